@@ -1,110 +1,205 @@
 """Steps that nobody marked, found in the driver's calls: a loop repeats them.
 
-A driver that calls sample, train and sync in turn has a step for each round of the three.
+A driver that calls sample, train and sync in turn has a step for each round of the three. Rounds
+may differ: some may also evaluate, or sample more often. So one call that comes once in each round
+tells where rounds begin, and the others belong to the round in which they were sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
-from typing import TypeVar
 
 import attrs
 
 from gpuprof._analysis.run import Process, Run, Step
 from gpuprof._artifacts.ledger import RELEASES, WAITS
 
-Token = TypeVar("Token")
-
 _LEAST_ROUNDS = 8
-_LONGEST = 64
-"""Calls in a round."""
 _MOST_CALLS = 20_000
-_COVERED = 0.8
-"""Share of the driver's calls that the rounds must contain."""
+_USUAL = 0.8
+"""Share of the rounds that must have a method for it to be the round's own, and of those that must
+have the same methods in the same order."""
+_IN_ROUNDS = 0.75
+"""Share of the loop's calls that must be the rounds' own: more would be another loop's."""
+_IN_LOOP = 0.5
+"""Share of the driver's calls that the loop must contain."""
+
+Method = tuple[str, str]
+"""A worker group, and the name of a method or task."""
+
+
+@attrs.frozen
+class Call:
+    """Calls of one method that were sent in a row, with no wait in between.
+
+    Args:
+        method: that was called.
+        time: when sending began, in nanoseconds.
+        actors: names of the workers; the group's where a task may run in any worker.
+        alone: whether all earlier calls of the method had been waited for.
+    """
+
+    method: Method
+    time: int
+    actors: frozenset[str]
+    alone: bool = True
 
 
 @attrs.frozen
 class Rounds:
-    """Where a sequence repeats itself.
+    """Where a sequence of calls repeats itself.
 
     Args:
-        first: the position at which the first round begins.
-        length: of a round.
-        count: how many rounds there are.
+        starts: the positions at which rounds begin; at the last one, the last round ends.
+        methods: of each round, in order.
+        extra: methods that only some of the rounds call.
     """
 
-    first: int
-    length: int
-    count: int
+    starts: tuple[int, ...]
+    methods: tuple[Method, ...]
+    extra: tuple[Method, ...] = ()
+
+    def __str__(self) -> str:
+        """The names of its methods, as people read them."""
+        extra = f"; some also call {_names(self.extra)}" if self.extra else ""
+        return _names(self.methods) + extra
 
 
-def rounds(tokens: Sequence[Token]) -> Rounds | None:
-    """The shortest round that nearly all of a sequence repeats; ``None`` if there is none.
+def rounds(calls: Sequence[Call]) -> Rounds | None:
+    """The shortest rounds in a driver's calls; ``None`` if they do not repeat.
 
-    >>> rounds("xy" + "abc" * 9 + "z")
-    Rounds(first=2, length=3, count=9)
-    >>> print(rounds("abcdefghijklmnopqrstuvwxyz"))
-    None
+    Each method is tried as the one that comes once in a round. The calls of one actor count: a loop
+    over several actors is no round of its own.
     """
-    for length in range(1, min(_LONGEST, len(tokens) // _LEAST_ROUNDS) + 1):
-        alike = [tokens[at] == tokens[at - length] for at in range(length, len(tokens))]
-        longest, first, at = 0, 0, 0
-        for same, part in groupby(alike):
-            size = len(list(part))
-            if same and size > longest:
-                longest, first = size, at
-            at += size
-        repeated = longest + length
-        if repeated >= _COVERED * len(tokens) and repeated // length >= _LEAST_ROUNDS:
-            return Rounds(first, length, repeated // length)
-    return None
+    by_method: dict[Method, Counter[str]] = {}
+    for call in calls:
+        by_method.setdefault(call.method, Counter()).update(call.actors)
+    longest: Rounds | None = None
+    for method, actors in by_method.items():
+        ((actor, count),) = actors.most_common(1)
+        if count > max(_LEAST_ROUNDS, len(longest.starts) if longest else 0):
+            once = [at for at, c in enumerate(calls) if c.method == method and actor in c.actors]
+            longest = _rounds_with(once, calls) or longest
+    return longest
+
+
+def _rounds_with(once: Sequence[int], calls: Sequence[Call]) -> Rounds | None:
+    """The rounds that each have one of these positions."""
+    parts = [range(*edges) for edges in pairwise([*once, len(calls)])]
+    present = Counter(m for part in parts[:-1] for m in {calls[at].method for at in part})
+    least = _USUAL * (len(parts) - 1)
+    own = {method for method, count in present.items() if count >= least}
+
+    def blocks(part: Iterable[int]) -> list[tuple[Method, int]]:
+        """The rounds' own methods in a part, each with the position of the first call in a row."""
+        own_calls = [(calls[at].method, at) for at in part if calls[at].method in own]
+        return [next(block) for _, block in groupby(own_calls, lambda each: each[0])]
+
+    in_order = [blocks(part) for part in parts]
+    orders = [tuple(method for method, _ in each) for each in in_order]
+    ((usual, _),) = Counter(orders[:-1]).most_common(1)
+    whole = [number for number, order in enumerate(orders[:-1]) if order == usual]
+    first, last = whole[0], whole[-1] + 1
+    loop = calls[once[first] : once[last]]
+    if (
+        last - first < _LEAST_ROUNDS
+        or len(whole) < _USUAL * (last - first)
+        or sum(call.method in own for call in loop) < _IN_ROUNDS * len(loop)
+        or len(loop) < _IN_LOOP * len(calls)
+        or (len(own) == 1 and not _is_loop_of_one(calls, parts[first:last], own))
+    ):
+        return None
+    # The loop ends with a whole round; before its first one there may be a warm-up.
+    final = orders[last][-1] if last == len(parts) - 1 else usual[-1]
+    turn = (usual.index(final) + 1) % len(usual)
+
+    def beginning(number: int) -> int | None:
+        if orders[number] == usual or not turn:
+            return in_order[number][turn][1]
+        return next((at for method, at in in_order[number] if method == usual[turn]), None)
+
+    starts = [at for number in range(first, last + 1) if (at := beginning(number)) is not None]
+    methods = dict.fromkeys(usual[turn:] + usual[:turn])
+    extra = dict.fromkeys(call.method for call in loop if call.method not in own)
+    return Rounds(tuple(starts), tuple(methods), tuple(extra))
+
+
+def _is_loop_of_one(calls: Sequence[Call], parts: Sequence[range], own: set[Method]) -> bool:
+    """Whether rounds with a single method of their own are steps.
+
+    They are not in a pool, which sends a call when any other one has ended, nor in the inner one of
+    two loops: there another method comes after a number of rounds that varies.
+    """
+    if not all(calls[at].alone for part in parts for at in part if calls[at].method in own):
+        return False
+    numbers: dict[Method, list[int]] = {}
+    for number, part in enumerate(parts):
+        for method in {calls[at].method for at in part} - own:
+            numbers.setdefault(method, []).append(number)
+    for each in numbers.values():
+        if len(each) > _LEAST_ROUNDS:
+            gaps = Counter(b - a for a, b in pairwise(each))
+            if gaps.most_common(1)[0][1] < _USUAL * gaps.total():
+                return False
+    return True
 
 
 def find_steps(run: Run, driver: Process) -> tuple[list[Step], str]:
-    """The rounds of a driver's calls as steps, from 0, and the methods that each calls.
+    """The rounds of a driver's calls as steps, from 0, and the methods that they call.
 
-    Empty if its calls do not repeat.
-
-    A round begins where the one before it ended, so the first has no known beginning and is left
-    out. Calls of the same methods in a row, as in a loop that polls, count as one if that is what
-    it takes.
+    Empty if its calls do not repeat. A step lasts from the first call of a round to that of the
+    next one, so the last round has no known end and is left out.
     """
-    calls = _calls(run, driver)
-    if len(calls) > _MOST_CALLS:
+    calls = sent_calls(run, driver)
+    made = rounds(calls) if len(calls) <= _MOST_CALLS else None
+    if made is None:
         return [], ""
-    for sequence in (calls, [list(part)[-1] for _, part in groupby(calls, lambda call: call[1])]):
-        found = rounds([methods for _, methods in sequence])
-        if found is not None:
-            ends = [end for end, _ in sequence]
-            names = {
-                name: None
-                for _, methods in sequence[found.first :][: found.length]
-                for _, name in sorted(methods)
-            }
-            last = [found.first + found.length * (n + 1) - 1 for n in range(found.count)]
-            steps = [
-                Step(number, ends[begin], ends[end])
-                for number, (begin, end) in enumerate(pairwise(last))
-            ]
-            return steps, ", ".join(names)
-    return [], ""
+    times = [calls[at].time for at in made.starts]
+    return [Step(number, *edges) for number, edges in enumerate(pairwise(times))], str(made)
 
 
-def _calls(run: Run, driver: Process) -> list[tuple[int, frozenset[tuple[str, str]]]]:
-    """When each of the driver's waits ended, and the methods that it waited for, by time."""
-    released = {
-        key: (process.group, process.ledger.places[place].key)
-        for process in run.processes
-        if process is not driver
-        for key, place in _links(process, RELEASES, "key", "place")
+def sent_calls(run: Run, process: Process) -> list[Call]:
+    """The calls that a process sent, in order."""
+    answering = {
+        key: (other, other.ledger.places[place].key)
+        for other in run.processes
+        if other is not process
+        for key, place in _links(other, RELEASES, "key", "place")
     }
-    waited: dict[tuple[int, int], set[tuple[str, str]]] = {}
-    for key, start, end in _links(driver, WAITS, "key", "start", "end"):
-        if key in released:
-            waited.setdefault((end, start), set()).add(released[key])
-    offset = driver.ledger.offset
-    return [(end + offset, frozenset(methods)) for (end, _), methods in sorted(waited.items())]
+    waited: dict[int, int] = {}
+    for key, end in _links(process, WAITS, "key", "end"):
+        waited[key] = min(end, waited.get(key, end))
+    waits = sorted(set(waited.values()))
+    calls: list[Call] = []
+    before = -1
+    over: dict[Method, float] = {}
+    rows = process.ledger.sent
+    # a call whose arguments are results of others has a row for each of them
+    sent = dict(zip(rows["key"].tolist(), rows["start"].tolist(), strict=True))
+    for key, start in sorted(sent.items(), key=lambda each: each[1]):
+        if key not in answering:
+            continue
+        other, name = answering[key]
+        method = other.group, name
+        waits_before = bisect_right(waits, start)
+        alone = over.get(method, 0) <= start
+        over[method] = max(over.get(method, 0), waited.get(key, float("inf")))
+        # unlike a method, a task runs in whichever worker has room
+        actor = other.name if "." in name else other.group
+        if calls and calls[-1].method == method and waits_before == before:
+            calls[-1] = attrs.evolve(calls[-1], actors=calls[-1].actors | {actor})
+        else:
+            time = start + process.ledger.offset
+            calls.append(Call(method, time, frozenset([actor]), alone))
+        before = waits_before
+    return calls
+
+
+def _names(methods: Iterable[Method]) -> str:
+    return ", ".join(dict.fromkeys(name for _, name in methods))
 
 
 def _links(process: Process, role: int, *names: str) -> list[tuple[int, ...]]:

@@ -122,6 +122,7 @@ def _steps(answer: Explanation) -> str:
     loop = f"{percentage(answer.seconds['in_steps'])} of {duration(answer.seconds['loop'])}"
     said = [
         f"{answer.run}: {steps['counted']} of {steps['all']} steps{without}.",
+        *([f"A step is a round of Runner's calls: {steps['round']}."] if steps["round"] else []),
         f"A step takes {median} (median; {least} to {most}); {loop} is in steps.",
         *map(_kind, answer.kinds),
     ]

@@ -1,0 +1,149 @@
+"""Steps found in the calls of a driver that marks none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from gpuprof._analysis import reading
+from gpuprof._analysis.rhythm import Call, rounds
+from gpuprof._analysis.run import Run
+from gpuprof._artifacts import ledger as ledgers
+from support.simulated_run import SimulatedLedger, write_run
+
+
+def calls(text: str) -> list[Call]:
+    """A call of a method for each letter; of one that is not alone for a small one."""
+    return [
+        Call((letter.upper(), letter.upper()), time, frozenset([letter.upper()]), letter.isupper())
+        for time, letter in enumerate(text)
+    ]
+
+
+def steps(text: str) -> tuple[int, str, str, str] | None:
+    """How many rounds, the methods of each, those of some, and the first round."""
+    found = rounds(calls(text))
+    if found is None:
+        return None
+    return (
+        len(found.starts) - 1,
+        "".join(name for name, _ in found.methods),
+        "".join(name for name, _ in found.extra),
+        text[found.starts[0] : found.starts[1]],
+    )
+
+
+RANDOM = random.Random(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("PU" * 9, (8, "PU", "", "PU")),
+        ("PUPUPUPUPUE" * 7, (34, "PU", "E", "PU")),
+        (("PU" * 10 + "E") * 4, (39, "PU", "E", "PU")),
+        ("PUPUW" * 10, (19, "PU", "W", "PU")),
+        ("".join("P" * (1 + n % 3) + "U" for n in range(20)), (18, "PU", "", "PPU")),
+        ("".join("P" * (n * n % 11 + 4) + "U" for n in range(20)), (18, "PU", "", "PPPPPU")),
+        ("ABCDEPWPW" + "PUPUW" * 10, (19, "PU", "W", "PU")),
+        ("U" + "PU" * 12, (11, "PU", "", "PU")),
+        ("ABAC" * 10, (9, "ABC", "", "ABAC")),
+        ("PU" * 12 + "EEEEE", (11, "PU", "", "PU")),
+        ("T" * 9 + "V" + ("T" * 10 + "V") * 9, (98, "T", "V", "T")),
+    ],
+    ids=[
+        "the same",
+        "every fifth evaluates",
+        "every tenth evaluates",
+        "every second syncs",
+        "one call up to three times",
+        "one call many times",
+        "warm-up",
+        "one call before the loop",
+        "two calls of one method",
+        "evaluation after the loop",
+        "one call and a checkpoint",
+    ],
+)
+def test_the_shortest_rounds_are_found(text: str, expected: tuple[int, str, str, str]) -> None:
+    """Also where some of them have calls that others do not."""
+    assert expected == steps(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+        "P" + "p" * 200,
+        "PU" * 7,
+        "".join(RANDOM.choices("ABCD", k=300)),
+        "ABCDEFGHIJKLMNOQRSTVWXYZ" + "PU" * 9,
+        "AB" * 12 + "CD" * 12 + "EF" * 12,
+        "",
+    ],
+    ids=["one-off calls", "a pool", "too few", "no order", "mostly others", "three loops", "none"],
+)
+def test_no_rounds_are_found_where_there_are_none(text: str) -> None:
+    """A wrong step is worse than none."""
+    assert steps(text) is None
+
+
+def recorded(directory: Path, sent: Sequence[tuple[str, str, int, int]]) -> Run:
+    """A run whose driver has sent calls: the worker, the method, when, and until when it waited."""
+    driver, workers = SimulatedLedger("Runner", "driver"), dict[str, SimulatedLedger]()
+    for number, (name, method, start, end) in enumerate(sent):
+        worker = workers.setdefault(name, SimulatedLedger(name))
+        driver.sent(start, start + 1, f"k{number}")
+        driver.span("ray.get", start + 2, end, waits=[f"k{number}"])
+        worker.span(method, start + 1, end - 1, releases=[f"k{number}"])
+    found, _ = ledgers.ledgers(write_run(directory, [driver, *workers.values()]))
+    return reading.assemble("run", found, {})
+
+
+def test_a_step_begins_with_the_first_call_of_a_round(tmp_path: Path) -> None:
+    """And lasts until the first one of the next, so the last round has no known end."""
+    run = recorded(
+        tmp_path,
+        [
+            call
+            for at in range(0, 1200, 100)
+            for call in (
+                ("Sim-0", "Sim.play", at, at + 40),
+                ("Sim-1", "Sim.play", at + 5, at + 45),
+                ("Opt-0", "Opt.update", at + 50, at + 90),
+            )
+        ],
+    )
+    assert [100] * 11 == [step.duration for step in run.steps]
+    assert run.round == "Sim.play, Opt.update"
+
+
+def test_a_loop_over_actors_is_no_round_of_its_own(tmp_path: Path) -> None:
+    """Each is called and waited for in turn, and then another one."""
+    run = recorded(
+        tmp_path,
+        [
+            call
+            for at in range(0, 1200, 100)
+            for call in (
+                *((f"Sim-{n}", "Sim.play", at + 10 * n, at + 10 * n + 9) for n in range(8)),
+                ("Opt-0", "Opt.update", at + 85, at + 90),
+            )
+        ],
+    )
+    assert [100] * 11 == [step.duration for step in run.steps]
+
+
+def test_a_pool_of_tasks_has_no_steps(tmp_path: Path) -> None:
+    """The next one is sent when any of several has ended."""
+    run = recorded(tmp_path, [("Tasks-0", "square", at * 10, at * 10 + 35) for at in range(50)])
+    assert ([], "") == (run.steps, run.round)
+
+
+def test_tasks_in_a_loop_are_steps(tmp_path: Path) -> None:
+    """Each is sent when the one before has ended, whichever worker runs it."""
+    sent = [(f"Tasks-{at % 3}", "square", at * 10, at * 10 + 9) for at in range(50)]
+    run = recorded(tmp_path, sent)
+    assert [10] * 49 == [step.duration for step in run.steps]
