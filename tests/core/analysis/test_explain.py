@@ -207,6 +207,25 @@ def test_a_rank_is_not_late_because_its_caller_is_slow(
     assert named == {(finding.cause, finding.worker) for finding in found}
 
 
+def test_a_rank_is_not_late_because_its_arguments_are(tmp_path: Path) -> None:
+    """In a ring each call takes the result of the one before; all are sent at once."""
+    driver = SimulatedLedger("Runner", "driver")
+    hops = [SimulatedLedger(f"Hop-{rank}") for rank in range(4)]
+    for step in range(32):
+        begin = now = 200 * step * MS
+        driver.step(step, begin, begin + 200 * MS)
+        for rank, hop in enumerate(hops):
+            needs = [f"ray:{step}-{rank - 1}"] if rank else []
+            driver.sent(begin, begin, f"ray:{step}-{rank}", needs)
+            now += MS
+            end = now + (100 if rank == 2 else 10) * MS + (step * 7 + rank * 3) % 5
+            hop.span("forward", now, end, releases=[f"ray:{step}-{rank}"])
+            now = end
+        driver.span("ray.wait", begin, now, waits=[f"ray:{step}-3"], waits_for="*")
+    found = explain(reading.read(write_run(tmp_path, [driver, *hops]))).findings
+    assert [("rank", "Hop-2")] == [(finding.cause, finding.worker) for finding in found]
+
+
 def ranks_that_do(directory: Path, scopes: dict[str, tuple[int, int]], **about: str) -> Explanation:
     """Two ranks that are in each scope for so many milliseconds in each step, one by one."""
     driver = SimulatedLedger("Runner", "driver")

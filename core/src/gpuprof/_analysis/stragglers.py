@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
@@ -294,7 +294,8 @@ def _delays(run: Run, ranks: Sequence[Sequence[Process]], called: _Called) -> Fl
     """Nanoseconds from a step's beginning to the first scope of each rank in it.
 
     Where ranks mark their own steps, it is their own: nobody calls them late. Where another worker
-    calls a rank, it is from the call on: what the caller has done before is the caller's.
+    calls a rank, it is from the call on: what the caller has done before is the caller's. Where a
+    call takes the results of others, it is from their end on.
     """
     import numpy as np
 
@@ -313,7 +314,7 @@ def _delays(run: Run, ranks: Sequence[Sequence[Process]], called: _Called) -> Fl
 
 
 class _Called:
-    """When workers were called by other workers.
+    """When calls could begin: since a worker called, and since their arguments were there.
 
     Args:
         run: the run.
@@ -323,20 +324,31 @@ class _Called:
         import numpy as np
 
         is_call = np.array([place.name in CALLS for place in run.places], bool)
-        keys, times = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+        calls = [(np.zeros(0, np.uint64), np.zeros(0, np.int64))]
+        releases, needs = list(calls), [(np.zeros(0, np.uint64), np.zeros(0, np.uint64))]
         for process in run.processes:
-            links = process.ledger.links
-            links = links[links["role"] == WAITS]
-            if process.number != run.driver and len(links):
-                links = links[is_call[process.places[links["place"]]]]
-                keys.append(links["key"])
-                times.append(links["start"] + process.ledger.offset)
-        order = np.argsort(np.concatenate(times), kind="stable")
-        self._keys, firsts = np.unique(np.concatenate(keys)[order], return_index=True)
-        self._times = np.concatenate(times)[order][firsts]
+            links, sent, offset = process.ledger.links, process.ledger.sent, process.ledger.offset
+            if process.number != run.driver:
+                waits = links[links["role"] == WAITS]
+                waits = waits[is_call[process.places[waits["place"]]]]
+                calls.append((waits["key"], waits["start"] + offset))
+                calls.append((sent["key"], sent["end"] + offset))
+            ends = links[links["role"] == RELEASES]
+            releases.append((ends["key"], ends["end"] + offset))
+            needs.append((sent["key"][sent["needs"] > 0], sent["needs"][sent["needs"] > 0]))
+        called, since = _firsts(*_joined(calls))
+        released, end = _firsts(*_joined(releases), last=True)
+        taking, needed = _joined(needs)
+        at = np.searchsorted(released, needed).clip(0, max(0, len(released) - 1))
+        known = released[at] == needed if len(released) else np.zeros(len(needed), bool)
+        self._keys, self._times = _firsts(
+            np.concatenate([called, taking[known]]),
+            np.concatenate([since, end[at[known]]]),
+            last=True,
+        )
 
     def before(self, process: Process, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """When the calls that begin at these times were made; the earliest time if by no worker."""
+        """Since when the calls that begin at these times could; the earliest time if unknown."""
         import numpy as np
 
         never = np.full(len(starts), np.iinfo(np.int64).min)
@@ -350,6 +362,27 @@ class _Called:
         known = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         ours = (begun[at] == starts) & (self._keys[known] == keys)
         return np.where(ours, self._times[known], never)
+
+
+def _joined(
+    parts: Sequence[tuple[NDArray[Any], NDArray[Any]]],
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Pairs of columns as one pair."""
+    import numpy as np
+
+    first, second = zip(*parts, strict=True)
+    return np.concatenate(first), np.concatenate(second)
+
+
+def _firsts(
+    keys: NDArray[np.uint64], times: NDArray[np.int64], last: bool = False
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Each key once, in order, with its first time or its last."""
+    import numpy as np
+
+    order = np.argsort(-times if last else times, kind="stable")
+    found, at = np.unique(keys[order], return_index=True)
+    return found, times[order][at]
 
 
 def _tested(
