@@ -140,14 +140,14 @@ class Accusation:
         node: the node, if it is one.
         scope: where; empty for all scopes.
         to: how fast it becomes: as the median of the ``peers`` in each step, or as it usually is
-            if there are none; as the ``mean`` of all in each step; or ``zero``.
+            if there are none; as the ``mean`` of all in each step; ``half``; or ``zero``.
     """
 
     group: str
     ranks: tuple[int, ...] = ()
     scope: str = ""
     node: str = ""
-    to: Literal["peers", "mean", "zero"] = "peers"
+    to: Literal["peers", "mean", "half", "zero"] = "peers"
 
     def applied(self, group: str, scope: str, times: Floats, nodes: list[str]) -> Floats:
         """The times of a scope with nothing to accuse in it."""
@@ -161,6 +161,8 @@ class Accusation:
         times = times.copy()
         if self.to == "zero":
             times[:, hit] = 0.0
+        elif self.to == "half":
+            times[:, hit] /= 2
         elif self.to == "mean":
             times[:, hit] = times.mean(axis=1)[:, None]
         elif others:

@@ -33,7 +33,7 @@ _OTHERWISE = ("other", "nobody", "abstained")
 _SENDING = ("runner/train", "runner/evaluate")
 """Scopes in which the driver only sends calls and waits."""
 Said = Literal["right", "other", "wrong", "nobody", "abstained"]
-Expected = Literal["named", "nobody", "hidden", "unmodelled", "thin record"]
+Expected = Literal["named", "nobody", "bounded", "hidden", "unmodelled", "thin record"]
 
 
 @attrs.frozen
@@ -49,9 +49,10 @@ class Outcome:
         distribution: of its work.
         noise: of its machine.
         lacks: what its ledgers lack.
-        expected: ``named``: a cause is to be named; ``nobody``: no cause saves 5 %; ``hidden``: one
-            does, and cannot be seen; ``unmodelled``: the job does what `explain` does not model;
-            ``thin record``: its ledgers lack who waits for whom.
+        expected: ``named``: a cause is to be named; ``nobody``: no cause saves 5 %; ``bounded``:
+            nor does any, but the loop waits for a server, which may be named; ``hidden``: a cause
+            saves 5 %, and cannot be seen; ``unmodelled``: the job does what `explain` does not
+            model; ``thin record``: its ledgers lack who waits for whom.
         said: ``right``: workers of a minimal set, and at most as many others; ``other``: something
             else, whose removal saves 1 % or more; ``wrong``: something whose removal saves less.
         claimed: share of the loop that is said to be saved; ``None``: nobody is named, or nothing
@@ -59,6 +60,7 @@ class Outcome:
         real: share that is saved.
         words: who was named.
         truth: who should be.
+        grade: of what was said.
     """
 
     job: str
@@ -75,6 +77,7 @@ class Outcome:
     real: float | None
     words: str
     truth: str
+    grade: str
 
     @property
     def good(self) -> bool:
@@ -127,6 +130,8 @@ def accusation(finding: dict[str, Any]) -> Accusation:
         return Accusation(DRIVER, (0,), scope, to="zero")
     whose = [name for name in finding["workers"] if name.startswith(f"{group}-")]
     ranks = tuple(int(name.rpartition("-")[2]) for name in whose)
+    if cause == "server":
+        return Accusation(group, ranks, scope, to="half")
     if cause == "imbalance":
         return Accusation(group, (), scope, to="mean")
     return Accusation(group, ranks, scope, to="zero" if cause in _TO_ZERO else "peers")
@@ -159,13 +164,14 @@ def judged(job: Job, answer: dict[str, Any]) -> Outcome:
         guilty = {number for removed in job.truth for number in removed}
         known = sum(names(finding, job.causes[number]) for number in guilty)
         innocent = len(finding["workers"]) - known if finding["cause"] in _OF_ONE else 0
-        if known and innocent <= known:
+        bounds = not job.truth and finding["cause"] == "server" and job.bounded
+        if (known and innocent <= known) or bounds:
             said = "right"
         else:
             said = "other" if real >= NOTHING else "wrong"
     expected: Expected = "named" if job.observable else "hidden"
     if not job.truth:
-        expected = "nobody"
+        expected = "bounded" if job.bounded else "nobody"
     if job.lacks:
         expected = "thin record"
     if job.mechanism:
@@ -177,7 +183,7 @@ def judged(job: Job, answer: dict[str, Any]) -> Outcome:
     return Outcome(
         job.name, job.topology, " + ".join(job.planted) or "none", job.mechanism, job.ranks,
         job.machine.distribution, job.machine.noise, job.lacks, expected, said, claimed, real,
-        words, truth,
+        words, truth, finding["grade"] if finding else "",
     )  # fmt: skip
 
 
@@ -264,7 +270,7 @@ def tables(outcomes: Sequence[Outcome]) -> dict[str, str]:
     """All tables, by what they are of."""
     of = {
         expected: [each for each in outcomes if each.expected == expected]
-        for expected in ("named", "nobody", "hidden", "thin record", "unmodelled")
+        for expected in ("named", "nobody", "bounded", "hidden", "thin record", "unmodelled")
     }
     without = [each for each in of["nobody"] if each.planted in ("none", "slow everywhere")]
     small = [each for each in of["nobody"] if each not in without]
@@ -280,8 +286,14 @@ def tables(outcomes: Sequence[Outcome]) -> dict[str, str]:
         ),
         "No cause, by the machine": _table("noise", lambda o: o.noise, without),
         "Causes that save less than 5 %": _table("cause", _cause, small),
+        "No cause, and a server that bounds the loop": _table(
+            "topology", lambda o: o.topology, of["bounded"]
+        ),
         "A cause that cannot be seen": _table("cause", _cause, of["hidden"]),
         "Ledgers lack who waits for whom": _table("lacks", lambda o: o.lacks, of["thin record"]),
         "What is not modelled": _table("mechanism", lambda o: o.mechanism, of["unmodelled"]),
+        "A cause that is said, by its grade": _table(
+            "grade", lambda o: o.grade, [each for each in outcomes if each.grade]
+        ),
         "All jobs": _table("expected", lambda o: o.expected, outcomes),
     }

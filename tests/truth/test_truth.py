@@ -122,7 +122,7 @@ def finding(worker: str, scope: str, saves: float | None = 0.3, cause: str = "ra
     first, *others = worker.split()
     group = first.rpartition("-")[0] or first
     about = {"worker": first, "workers": [first, *others], "group": group}
-    return {**about, "cause": cause, "scope": scope, "saves": saves}
+    return {**about, "cause": cause, "scope": scope, "saves": saves, "grade": "named"}
 
 
 def answer(*findings: Any, enough: bool = True) -> dict[str, Any]:
@@ -185,6 +185,24 @@ def test_few_accusations_are_wrong() -> None:
     """Of jobs whose ledgers have what they wait for, a sixth at most; some percent today."""
     recorded = [each for each in (outcome((SEED, n)) for n in range(16)) if not each.lacks]
     assert 6 * sum(each.said == "wrong" for each in recorded) <= len(recorded)
+
+
+@pytest.mark.parametrize("topology", ["parameter server", "queue"])
+def test_a_slow_server_is_named_with_what_half_its_time_saves(topology: str) -> None:
+    """By a claim that the same job, with the server at half its time, bears out."""
+    group, scope = TOPOLOGIES[topology].server
+    made = job(topology, Cause("slow server", group, (0,), scope, 8.0))
+    found = judged(made, explained(made))
+    assert ("right", f"server: {group}-0 in {scope}") == (found.said, found.words)
+    assert pytest.approx(found.real, abs=0.02) == found.claimed
+
+
+def test_a_slow_worker_of_a_server_is_worth_what_is_claimed() -> None:
+    """Were it faster, the server would take its gradients sooner."""
+    made = job("parameter server", slow_rank("parameter server"))
+    found = judged(made, explained(made))
+    assert "right" == found.said
+    assert pytest.approx(found.real, abs=0.02) == found.claimed
 
 
 @pytest.mark.parametrize("topology", ["fan-out", "data parallel", "pairs", "one step off", "chain"])

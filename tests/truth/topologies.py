@@ -43,6 +43,7 @@ class Topology:
         lacks: what makes its processes wait and is in no ledger yet; empty for nothing.
         mechanisms: what may be added to it that `explain` does not model.
         most: ranks.
+        server: the group whose only rank others queue for, and where it works; empty for none.
     """
 
     run: Callable[[World, str], None]
@@ -54,6 +55,7 @@ class Topology:
     lacks: str = ""
     mechanisms: tuple[str, ...] = ("retries",)
     most: int = 4096
+    server: tuple[str, str] = ("", "")
 
 
 # What drivers do
@@ -616,11 +618,11 @@ TOPOLOGIES = {
     "parameter server": Topology(
         _parameter_server, lambda ranks: {"Worker": ranks, "Server": 1}, 21,
         {"Worker": ("compute",)}, (*_RANK_KINDS, "slow loader", "late start", "slow server"),
-        most=64,
+        most=64, server=("Server", "apply"),
     ),
     "queue": Topology(
         _queue, lambda ranks: {"Actor": ranks, "Learner": 1}, 21,
         {"Actor": ("env/step",)}, ("slow rank", "two slow ranks", "slow everywhere", "pauses",
-        "slow server"), mechanisms=("backpressure",), most=64,
+        "slow server"), mechanisms=("backpressure",), most=64, server=("Learner", "learn"),
     ),
 }  # fmt: skip

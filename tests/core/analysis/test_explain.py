@@ -727,6 +727,80 @@ def test_what_saves_little_is_a_hint(longer: int, grade: str, words: str, tmp_pa
     assert f"Rank-1 {words} in work" in finding.says
 
 
+def judged(directory: Path, judges: int = 1, clients: int = 4, slow: int = 40) -> Explanation:
+    """Clients that call a judge in each of 20 steps, and queue for it.
+
+    Args:
+        slow: how many milliseconds a call takes.
+    """
+    driver = SimulatedLedger("Runner", "driver")
+    servers = [SimulatedLedger(f"Judge-{number}") for number in range(judges)]
+    workers = [SimulatedLedger(f"Client-{rank}") for rank in range(clients)]
+    now = MS
+    for step in range(20):
+        begin, free, keys = now, [0] * judges, []
+        for rank, worker in enumerate(workers):
+            key, called = f"ray:{step}:{rank}", begin + (30 + rank) * MS
+            server = rank % judges
+            at = max(called, free[server]) + MS // 10
+            free[server] = at + slow * MS
+            worker.span(("Client.act", "work"), begin, called - MS)
+            worker.sent(called - MS, called, key)
+            waited = free[server] + MS
+            worker.span(("Client.act", "ray.get"), called, waited, waits_for="*", waits=[key])
+            worker.span("Client.act", begin, waited, releases=[f"{key}:act"])
+            servers[server].span("Judge.evaluate", at, free[server], releases=[key])
+            driver.sent(begin - MS // 2, begin - MS // 2, f"{key}:act")
+            keys.append(f"{key}:act")
+        now = max(free) + 2 * MS
+        driver.span("ray.get", begin, now - MS // 2, waits_for="*", waits=keys)
+        driver.step(step, begin - MS // 2, now - MS // 2)
+    return explain(reading.read(write_run(directory / "run", [driver, *servers, *workers])))
+
+
+def test_a_worker_that_others_queue_for_is_named(tmp_path: Path) -> None:
+    """With what half the time of its calls would save: 80 of 192 ms a step."""
+    found = judged(tmp_path)
+    (finding,) = found.findings
+    assert ("server", "Judge-0", "Judge.evaluate") == (
+        finding.cause, finding.worker, finding.scope,
+    )  # fmt: skip
+    assert "named" == finding.grade
+    assert pytest.approx(80 / 192, abs=0.01) == finding.saves
+    assert finding.says == (
+        "Judge-0 bounds the run: calls of Judge.evaluate wait 59 % of their time in its queue, "
+        "58.6 ms each."
+    )
+    assert "if calls of Judge-0 took half the time, the run would take 42 % less" == found.helps
+
+
+def test_a_group_that_others_queue_for_is_a_hint(tmp_path: Path) -> None:
+    """Of two equal judges neither alone saves anything."""
+    (finding,) = judged(tmp_path, judges=2).findings
+    assert ("server", "Judge", "hint") == (finding.cause, finding.group, finding.grade)
+    assert finding.says.startswith("Judge (2 workers) may bound the run: ")
+
+
+def test_a_worker_that_nobody_queues_for_is_no_server(tmp_path: Path) -> None:
+    """Its calls begin when they come."""
+    assert [] == judged(tmp_path, slow=1).findings
+
+
+def test_what_costs_in_one_half_of_the_run_is_a_hint(tmp_path: Path) -> None:
+    """A driver that works in the last steps only."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
+    for step in range(40):
+        begin, key = 200 * step * MS, f"ray:{step}"
+        worker.span("work", begin, begin + 80 * MS, releases=[key])
+        driver.span("ray.get", begin, begin + 80 * MS, waits_for="*", waits=[key])
+        driver.span("metrics", begin + 80 * MS, begin + (81 + 60 * (step > 25)) * MS)
+        driver.step(step, begin, begin + (81 + 60 * (step > 25)) * MS)
+    found = explain(reading.read(write_run(tmp_path / "run", [driver, worker]))).findings
+    assert [("driver", "hint")] == [
+        (finding.cause, finding.grade) for finding in found if finding.cause == "driver"
+    ]
+
+
 def test_a_large_ratio_is_no_factor(tmp_path: Path) -> None:
     """That somebody takes 300 times as long as next to nothing says nothing."""
     (finding,) = spmd(tmp_path, [[1, 1, 300, 1]] * 40).findings

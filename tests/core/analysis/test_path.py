@@ -358,7 +358,83 @@ def test_a_replay_finds_the_next_to_bound_the_step(tmp_path: Path) -> None:
     graph = Graph(run)
     slow = next(process.number for process in run.processes if process.name == "A-0")
     place = next(number for number, place in enumerate(run.places) if place.name == "A.work")
-    assert (100.0, 70.0) == (graph.replay(0, {}), graph.replay(0, {(slow, place): 0.5}))
+    assert (100.0, 70.0) == (
+        graph.replay((0, 0), lambda _: {}),
+        graph.replay((0, 0), lambda _: {(slow, place): 0.5}),
+    )
+
+
+def place_of(run: Run, name: str) -> int:
+    """The place of a name that only one place has."""
+    return next(number for number, place in enumerate(run.places) if place.name == name)
+
+
+def served(directory: Path, *workers: tuple[int, int, int]) -> Run:
+    """Workers who send one message each to a server, which takes 40 for each, as they come.
+
+    Args:
+        workers: for each when it sends, and when the server begins and ends with it.
+    """
+    made, server = driver(300), SimulatedLedger("Server-0")
+    ledgers, free, last = [], 0, 0
+    for rank, (sent, begins, ends) in sorted(enumerate(workers), key=lambda each: each[1][1]):
+        worker = SimulatedLedger(f"A-{rank}")
+        worker.span("work", 0, sent, releases=[f"push:{rank}"])
+        worker.span("wait", sent, ends, waits_for="Server", waits=[f"reply:{rank}"])
+        worker.span("end", ends, ends + 10, releases=[f"end:{rank}"])
+        server.span("receive", free, begins, waits_for="A", waits=[f"push:{rank}"])
+        server.span("apply", begins, ends, releases=[f"reply:{rank}"])
+        ledgers.append(worker)
+        free, last = ends, max(last, ends + 10)
+    keys = [f"end:{rank}" for rank in range(len(workers))]
+    made.span("get", 0, last, waits_for="A", waits=keys)
+    made.span("finish", last, 300)
+    return read(directory, made, server, *ledgers)
+
+
+def test_a_faster_server_waits_for_what_it_is_sent(tmp_path: Path) -> None:
+    """Also for a message that was there before it was ready: at half its time it is not."""
+    run = served(tmp_path, (10, 10, 50), (45, 52, 92))
+    server = run.groups["Server"][0].number
+    graph, apply = Graph(run), place_of(run, "apply")
+    assert (300, 275) == (
+        graph.replay((0, 0), lambda _: {}),
+        graph.replay((0, 0), lambda _: {(server, apply): 0.5}),
+    )
+
+
+def test_a_server_takes_first_what_comes_first(tmp_path: Path) -> None:
+    """A worker that is faster than it was is served sooner, and not after the same others."""
+    run = served(tmp_path, (10, 10, 50), (20, 52, 92), (200, 200, 240))
+    slow = next(each.number for each in run.groups["A"] if each.name == "A-2")
+    work = place_of(run, "work")
+    assert 187 == Graph(run).replay((0, 0), lambda _: {(slow, work): 0.025})
+
+
+def test_who_receives_in_an_order_of_its_own_keeps_it(tmp_path: Path) -> None:
+    """The first message that it takes is the last to come."""
+    run = served(tmp_path, (90, 90, 130), (20, 132, 172), (10, 174, 214))
+    first = next(each.number for each in run.groups["A"] if each.name == "A-1")
+    work = place_of(run, "work")
+    assert 300 == Graph(run).replay((0, 0), lambda _: {(first, work): 0.5})
+
+
+def test_a_rank_that_waits_for_nobody_bounds_what_others_save(tmp_path: Path) -> None:
+    """Two ranks on their own: without the slow one, the steps end with the other."""
+    slow, other = SimulatedLedger("A-0"), SimulatedLedger("A-1")
+    for step in range(4):
+        for ledger, took in ((slow, 100), (other, 70)):
+            begin = took * step
+            ledger.step(step, begin, begin + took)
+            ledger.span("work", begin, begin + took)
+    run = read(tmp_path, slow, other)
+    number = next(each.number for each in run.processes if each.name == "A-0")
+    place = place_of(run, "work")
+    window = 0, 3
+    assert (400, 280) == (
+        Graph(run).replay(window, lambda _: {}),
+        Graph(run).replay(window, lambda _: {(number, place): 0.5}),
+    )
 
 
 Operation = tuple[str, int, int]
@@ -485,7 +561,7 @@ def test_a_replay_of_nothing_changes_nothing(drawn: tuple[int, list[Operation]])
     with tempfile.TemporaryDirectory() as place:
         run = read(Path(place), *program.made)
         graph = Graph(run)
-        assert pytest.approx(program.end) == graph.replay(0, {})
+        assert pytest.approx(program.end) == graph.replay((0, 0), lambda _: {})
 
 
 def chain(directory: Path, begins: int = 2) -> Run:
@@ -517,7 +593,7 @@ def test_a_faster_producer_lets_its_consumer_begin_sooner(tmp_path: Path) -> Non
     """So the slow stage of a chain is what saves."""
     run = chain(tmp_path)
     load = next(number for number, place in enumerate(run.places) if place.name == "A.load")
-    assert 100 - 67 == Graph(run).replay(0, {(0, load): 0.0})
+    assert 100 - 67 == Graph(run).replay((0, 0), lambda _: {(0, load): 0.0})
 
 
 def test_a_call_begins_after_it_was_sent(tmp_path: Path) -> None:

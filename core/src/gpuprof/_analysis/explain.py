@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +14,7 @@ from gpuprof_timing._timing import VARIABLE as TIMING_VARIABLE
 
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.heat import spreads
-from gpuprof._analysis.path import CALLS, OUTSIDE, Graph, Kind, Stretch
+from gpuprof._analysis.path import CALLS, OUTSIDE, Call, Factors, Graph, Kind, Stretch, Window
 from gpuprof._analysis.run import Collective, Process, Run, by_name, collected, imbalance, of_ranks
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
 from gpuprof._analysis.waits import ANYBODY, DATA
@@ -31,10 +31,14 @@ if TYPE_CHECKING:
 JSON_VERSION = 1
 EXPLAINED = 0.7
 """Of a path, what must be explained before it is said what bounds a step."""
-_DRIVER_SHARE = 0.15
-"""Of a path, from which the driver's own work is a cause."""
-_DATA_SHARE = 0.1
-_SYNC_SHARE = 0.2
+Cause = Literal[
+    "rank", "node", "late start", "pauses", "garbage collection", "driver", "data",
+    "synchronisation", "between steps", "recurring", "once", "drift",
+    "imbalance", "only this rank", "server",
+]  # fmt: skip
+
+_SHARED: Mapping[Cause, float] = {"driver": 0.08, "data": 0.05, "synchronisation": 0.1}
+"""Of a run, what must be saved without something that all ranks share, for it to be a cause."""
 _SYNC_NAMES = ("sync", "weight", "broadcast", "all_reduce", "allreduce", "barrier")
 _SLOW = 1.5
 """How many times the median a step must take to be slow."""
@@ -44,6 +48,8 @@ _LEAST_ONCE = 0.02
 """Of a run, what a single slow step must cost to be worth a sentence."""
 _LARGE = 0.05
 """Of a run, from which a single slow step is a cause like any other."""
+_IN_A_HALF = 0.015
+"""Of a run, what a cause must cost in each half of it to be named."""
 _LARGEST_RATIO = 10
 _OF_A_SLOW_STEP = 0.6
 """Of what a slow step takes longer, what one place must have to be its reason."""
@@ -52,19 +58,13 @@ _MOST_MOMENTS = 20_000
 """Calls that are played again for a what-if, over all its steps."""
 _MOST_SLOW = 200
 _LISTED = 10
+_QUEUED = 0.2
+"""Of the time of calls, what they must wait for earlier ones for it to be a queue."""
 _LEAST_BOUND = 0.1
 """Of a path, from which a group is among those that bound a step."""
 _NEARLY_ALL = 0.7
 _MOST_OF_IT = 0.5
 """Of what a rank is slower by, from which the garbage collector is the reason."""
-
-Factors = Callable[[int], dict[tuple[int, int], float]]
-"""For a step, by what to multiply the time of processes at places."""
-Cause = Literal[
-    "rank", "node", "late start", "pauses", "garbage collection", "driver", "data",
-    "synchronisation", "between steps", "recurring", "once", "drift",
-    "imbalance", "only this rank",
-]  # fmt: skip
 
 _OF_A_WORKER = ("rank", "late start", "pauses", "garbage collection", "drift", "only this rank")
 
@@ -358,14 +358,19 @@ class Explainer:
         self.median = float(np.median(self.durations))
         self.mean = float(self.durations.mean())
         self.gaps = _gaps(run)
-        self.loop = float(self.durations.sum() + (self.gaps[1] - self.gaps[0]).sum())
-        self.in_steps = float(self.durations.sum()) / self.loop
+        in_a_row = np.split(self.usual, np.flatnonzero(np.diff(self.usual) != 1) + 1)
+        rows: list[Window] = [(int(each[0]), int(each[-1])) for each in in_a_row]
+        # steps of ranks that do not wait for each other overlap
+        self.loop = float(sum(run.steps[last].end - run.steps[first].start for first, last in rows))
+        self.in_steps = 1 - float((self.gaps[1] - self.gaps[0]).sum()) / self.loop
         self.graph = Graph(run)
         self._paths: dict[int, list[Stretch]] = {}
         self.sampled = _spread(self.usual, _MOST_PATHS)
         spans = sum(len(process.ledger.spans) for process in run.processes)
-        each = max(1, spans // max(1, len(run.steps)))
-        self.replayed = _spread(self.usual, max(3, min(50, _MOST_MOMENTS // each)))
+        most = max(3, _MOST_MOMENTS * len(run.steps) // max(1, spans))
+        self.all_replayed = len(self.usual) <= most
+        self.windows = rows if self.all_replayed else _cut(rows, most)
+        self._replayed = [step for first, last in self.windows for step in range(first, last + 1)]
 
     def explain(self, number: int | None = None) -> Explanation:
         """The answer; see `explain`."""
@@ -385,6 +390,7 @@ class Explainer:
         if confidence.enough:
             found += self._of_collector(found)
             found += self._of_path(shares, found)
+            found += self._servers()
         found += self._imbalances(found, confidence.enough)
         found += self._between()
         found += self._of_slow_steps(found, confidence.enough)
@@ -654,7 +660,7 @@ class Explainer:
         for each in slow:
             saves = self._saves(self._at_median([each]))
             if saves >= _LEAST_SAVED:
-                found.append(self._of_straggler(each, saves))
+                found.append(self._of_straggler(each, saves, self._at_median([each])))
             elif each.kind == "rank":
                 worthless.append(each)
         together: dict[str, list[Straggler]] = {}
@@ -663,16 +669,20 @@ class Explainer:
         for parts in together.values():
             saves = self._saves(self._at_median(parts))
             if saves >= _LEAST_SAVED:
-                found.append(self._of_straggler(_joined(parts), saves))
+                found.append(self._of_straggler(_joined(parts), saves, self._at_median(parts)))
         return found
 
-    def _of_straggler(self, found: Straggler, saves: float | None) -> Finding:
+    def _of_straggler(
+        self, found: Straggler, saves: float | None, factors: Factors | None = None
+    ) -> Finding:
         run = self.run
         process = run.processes[found.processes[0]]
         scope = self._name(found.place)
         who, several = _and(found.names), len(found.names) > 1
         profiled = self._is_alone_profiled(found)
         sure = saves is not None and saves >= _LARGE and not (profiled or found.alone)
+        if sure and factors is not None and found.kind not in ("pauses", "drift"):
+            sure = self._grade(saves, factors) == "named"
         hint = "may " if not sure else ""
         is_, s = ("may be", "") if hint else ("are" if several else "is", "" if several else "s")
         waited = self._others_waited(found)
@@ -836,17 +846,22 @@ class Explainer:
         Args:
             steps: the positions of those in which they are; ``None``: of all.
         """
-        replayed = self.replayed if steps is None else _spread(steps, len(self.replayed))
-        saved = sum(
-            self.graph.replay(position, {}) - self.graph.replay(position, factors(position))
-            for position in replayed
-        )
-        before = sum(self.graph.replay(position, {}) for position in replayed)
-        if not before:
-            return 0.0
-        of_steps = self.usual if steps is None else steps
-        there = sum(self.run.steps[position].duration for position in of_steps)
-        return saved / before * there / self.loop
+        windows, of_all = self.windows, 1.0
+        if steps is not None and not self.all_replayed:
+            windows = [(step, step) for step in _spread(steps, len(self._replayed))]
+            of_all = sum(self.run.steps[step].duration for step in steps) / self.loop
+        elif steps is not None:
+            factors = _only(steps, factors)
+        before = sum(self.graph.plan(window).usual for window in windows)
+        after = sum(self.graph.replay(window, factors) for window in windows)
+        return (1 - after / before) * of_all if before else 0.0
+
+    def _grade(self, saves: float | None, factors: Factors) -> Grade:
+        """A cause that is there in one half of the run only is a hint at most."""
+        if saves is None or saves < _LARGE:
+            return "hint"
+        first = self._saves(_only(self.usual[: len(self.usual) // 2], factors))
+        return "named" if min(first, saves - first) >= _IN_A_HALF else "hint"
 
     def _others_waited(self, found: Straggler) -> float:
         """Nanoseconds a step that the other ranks did not work while a straggler did."""
@@ -969,18 +984,29 @@ class Explainer:
                 of_cause = parts.setdefault(cause, {})
                 of_cause[process, place] = of_cause.get((process, place), 0.0) + float(each.mean())
         found = []
-        limits: dict[Cause, float] = {
-            "driver": _DRIVER_SHARE,
-            "data": _DATA_SHARE,
-            "synchronisation": _SYNC_SHARE,
-        }
         for cause, of_cause in parts.items():
             share = sum(of_cause.values())
-            if share < limits[cause]:
+            if share < stragglers.LEAST_SHARE:
                 continue
             process, place = max(of_cause, key=of_cause.__getitem__)
-            saves = self._saves(_always(dict.fromkeys(of_cause, 0.0)))
-            found.append(self._shared(cause, process, place, share, saves, of_cause))
+            # those of a group who are not on the path would wait as long
+            where = {(run.processes[process].group, place) for process, place in of_cause}
+            all_of_it = [
+                (each.number, place)
+                for group, place in where
+                for each in run.processes
+                if each.group == group and place in each.places
+            ]
+            factors = _always(dict.fromkeys(all_of_it, 0.0))
+            saves = self._saves(factors)
+            alone = [pair for pair in all_of_it if pair[0] == process]
+            of_one = _always(dict.fromkeys(alone, 0.0))
+            if self._saves(of_one) >= _NEARLY_ALL * saves:
+                all_of_it, factors = alone, of_one
+            if saves >= _SHARED[cause]:
+                whose = [number for number, each in all_of_it if each == place]
+                grade = self._grade(saves, factors)
+                found.append(self._shared(cause, process, place, share, saves, whose, grade))
         return found
 
     def _cause(self, process: int, place: int, kind: Kind) -> Cause | None:
@@ -1000,13 +1026,13 @@ class Explainer:
         place: int,
         share: float,
         saves: float,
-        of_cause: dict[tuple[int, int], float],
+        whose: Sequence[int],
+        grade: Grade,
     ) -> Finding:
         run = self.run
         worker, scope = run.processes[process].name, self._name(place)
         group = run.processes[process].group
         seconds = share * self.mean / 1e9
-        whose = {number for number, _ in of_cause}
         who = worker if len(whose) == 1 else f"{group} ({len(whose)} workers)"
         config = ""
         if cause == "driver":
@@ -1030,8 +1056,70 @@ class Explainer:
         return Finding(
             cause, worker, sorted(run.processes[number].name for number in whose), group, scope,
             share * self.in_steps, seconds, len(self.usual), len(self.usual), None,
-            None, saves, 0.0, False, says, action, config,
+            None, saves, 0.0, False, says, action, config, grade,
         )  # fmt: skip
+
+    def _servers(self) -> list[Finding]:
+        """What others queue for, and what half the time a call would save."""
+        run = self.run
+        calls: dict[int, list[Call]] = {}
+        for window in self.windows:
+            for number, of_window in self.graph.plan(window).calls.items():
+                calls.setdefault(number, []).extend(of_window)
+        found = []
+        for group, processes in run.groups.items():
+            numbers = [process.number for process in processes]
+            of_group = [calls.get(number, []) for number in numbers]
+            callers = [
+                {request[0] for call in of_one for request in call.requests}.difference(numbers)
+                for of_one in of_group
+            ]
+            # a worker with peers is compared with them, unless several others call each of them
+            if min(map(len, callers)) < (1 if len(numbers) == 1 else 2):
+                continue
+            queued = float(sum(call.queued for call in chain.from_iterable(of_group)))
+            worked = float(run.work(processes)[self._replayed].sum())
+            share = queued / max(1.0, queued + worked)
+            if share >= _QUEUED:
+                each = queued / sum(map(len, of_group))
+                found += self._of_server(group, processes, share, each, worked)
+        return found
+
+    def _of_server(
+        self, group: str, processes: Sequence[Process], share: float, queued: float, worked: float
+    ) -> list[Finding]:
+        run, one = self.run, len(processes) == 1
+        numbers = [process.number for process in processes]
+
+        def halved(places: Sequence[int]) -> Factors:
+            return _always({(number, place): 0.5 for number in numbers for place in places})
+
+        places = sorted({place for process in processes for place in process.places[1:].tolist()})
+        places = [place for place in places if not run.waiting_places[place]]
+        saves = self._saves(halved(places))
+        if saves < stragglers.LEAST_SHARE:
+            return []
+        enough = (place for place in places if self._saves(halved([place])) >= _NEARLY_ALL * saves)
+        place = next(enough, ALL)
+        grade = self._grade(saves, halved(places)) if one else "hint"
+        who = processes[0].name if one else f"{group} ({len(processes)} workers)"
+        says = (
+            f"{who} {'bounds' if grade == 'named' else 'may bound'} the run: calls of "
+            f"{self._name(place)} wait {percentage(share)} of their time in its queue, "
+            f"{duration(queued / 1e9)} each."
+        )
+        action = (
+            f"Make a call cheaper, let one call serve several requests, or add workers to {group}."
+        )
+        steps = len(self._replayed)
+        return [
+            Finding(
+                "server", processes[0].name, [process.name for process in processes], group,
+                self._name(place), worked / len(processes) / steps / self.mean * self.in_steps,
+                worked / len(processes) / steps / 1e9, len(self.usual), len(self.usual), None,
+                None, saves, 0.0, False, says, action, "", grade,
+            )
+        ]  # fmt: skip
 
     def _imbalances(self, known: Sequence[Finding], enough: bool) -> list[Finding]:
         """Places in which another rank is slow in each step."""
@@ -1046,16 +1134,17 @@ class Explainer:
                 processes = list(chain.from_iterable(stragglers.members(run, group).values()))
                 times = stragglers.own_time(run, place, [[each] for each in processes])
                 mean = times.sum(axis=1) / (times > 0).sum(axis=1).clip(1)
-                factors = {
-                    step: {
-                        (each.number, place): float(ratio)
-                        for each, ratio in zip(
-                            processes, mean[step] / times[step].clip(1), strict=True
-                        )
-                    }
-                    for step in self.replayed
-                }
-                saves = self._saves(factors.__getitem__)
+                ratios = mean[:, None] / times.clip(1)
+                numbers = [(each.number, place) for each in processes]
+
+                def balanced(
+                    step: int,
+                    numbers: list[tuple[int, int]] = numbers,
+                    ratios: Floats = ratios,
+                ) -> dict[tuple[int, int], float]:
+                    return dict(zip(numbers, ratios[step].tolist(), strict=True))
+
+                saves = self._saves(balanced)
                 if saves < stragglers.LEAST_SHARE:
                     continue
                 usual = times[self.usual]
@@ -1531,6 +1620,23 @@ def _always(factors: dict[tuple[int, int], float]) -> Factors:
     return lambda _: factors
 
 
+def _only(steps: Iterable[int], factors: Factors) -> Factors:
+    """Factors in some steps, and none in the others."""
+    chosen = frozenset(steps)
+    return lambda step: factors(step) if step in chosen else {}
+
+
+def _cut(rows: Iterable[Window], most: int) -> list[Window]:
+    """Some parts of rows of steps, evenly spread, with so many steps in all."""
+    length = max(1, most // 4)
+    parts = [
+        (first, min(first + length - 1, end))
+        for begin, end in rows
+        for first in range(begin, end + 1, length)
+    ]
+    return [parts[number] for number in _spread(range(len(parts)), max(3, most // length))]
+
+
 def what_if(finding: Finding) -> str:
     """What a run would take without a cause, as a sentence says it."""
     saved = f"the run would take {percentage(finding.saves or 0.0)} less"
@@ -1541,6 +1647,9 @@ def what_if(finding: Finding) -> str:
     if finding.cause in ("rank", "drift"):
         whose = "their" if len(finding.workers) > 1 else "its"
         return f"if {_and(finding.workers)} were as fast as {whose} group's median, {saved}"
+    if finding.cause == "server":
+        who = finding.worker if len(finding.workers) == 1 else finding.group
+        return f"if calls of {who} took half the time, {saved}"
     if finding.cause == "node":
         return f"if node {finding.worker} were as fast as the others, {saved}"
     if finding.cause == "late start":

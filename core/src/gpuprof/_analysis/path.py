@@ -8,8 +8,11 @@ for barriers, where the last to enter releases all. What has neither is unexplai
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Literal
 
 import attrs
@@ -36,6 +39,12 @@ _Link = tuple[int, int, int, int, int]
 """A span with a key: process, track, start, end and place."""
 _Turn = tuple[int, int, int]
 """When a task of an event loop ran: end, start and track."""
+Window = tuple[int, int]
+"""The positions of the first and the last of some steps in a row."""
+Factors = Callable[[int], Mapping[tuple[int, int], float]]
+"""For a step, by what to multiply the time of processes at places, by the positions of all."""
+_IN_ORDER = 0.95
+"""Of the calls of a process, how many must be taken as they came, to be so if all else changes."""
 _MEETING = -1
 """As the process of a moment: all have entered a meeting, whose number stands for the track."""
 OUTSIDE = -1
@@ -156,12 +165,13 @@ class Graph:
         self._entered: dict[tuple[str, int], dict[int, NDArray[np.void]]] = {}
         self._folds: dict[int, tuple[list[int], list[int], list[tuple[int, int, int, float]]]] = {}
         self._of_step: dict[object, dict[int, NDArray[np.void]]] = {}
-        self._plans: dict[int, _Plan] = {}
+        self._plans: dict[Window, Plan] = {}
+        self._edges: dict[int, tuple[Integers, Integers]] = {}
         self._released: dict[int, _Link | None] = {}
         self._called: dict[int, _Link | None] = {}
         self._turns: dict[tuple[int, int], list[_Turn]] = {}
+        self._window: Window = (0, 0)
         self._around: tuple[int, int] = (0, 0)
-        self._step = 0
 
     # What is known of processes
 
@@ -284,12 +294,25 @@ class Graph:
 
     # One stretch
 
-    def _look(self, step: int) -> None:
-        self._step = step
-        self._around = self.run.steps[step].start, self.run.steps[step].end
+    def _look(self, first: int, last: int) -> None:
+        self._window = first, last
+        self._around = self.run.steps[first].start, self.run.steps[last].end
+
+    def step_of(self, process: int, time: int) -> int:
+        """The step of the current window that a time in a process is in, or the next one."""
+        if process not in self._edges:
+            import numpy as np
+
+            begins, ends = self.run.step_edges(self.run.processes[process])
+            # a rank may not have marked a step: its edges are 0
+            self._edges[process] = begins, np.maximum.accumulate(ends)
+        first, last = self._window
+        if first == last:
+            return first
+        return min(max(first, int(self._edges[process][1].searchsorted(time))), last)
 
     def before(self, moment: Moment, alone: bool = False) -> Stretch:
-        """The stretch that ends at a moment of the current step.
+        """The stretch that ends at a moment of the current steps.
 
         Args:
             alone: follow nobody else: a wait is unexplained then.
@@ -335,9 +358,9 @@ class Graph:
             released = self._releases(process, keys, time)
             if released is None:
                 return unexplained
-            later = sorted((each for each in released if each[2] > start), key=_time, reverse=True)
-            begin = later[0][2] if later else start
-            return Stretch(process, place, begin, time, "handover", (*later, own))
+            # also what came before the wait began: a server that is faster may wait for it
+            sources = sorted([own, *released], key=_time, reverse=True)
+            return Stretch(process, place, sources[0][2], time, "handover", tuple(sources))
         meeting = [key for role, key in about if role == MEETS]
         if meeting:
             number = self._meeting_of(
@@ -476,12 +499,13 @@ class Graph:
         entries = self._entries(group, place)
         if process not in entries:
             return None
-        name = group, place, self._step
+        step = self.step_of(process, start + 1)
+        name = group, place, step
         if name not in self._of_step:
             of_step = {}
             for number, rows in entries.items():
                 first, last = self.run.step_edges(self.run.processes[number])
-                inside = (rows["start"] >= first[self._step]) & (rows["start"] < last[self._step])
+                inside = (rows["start"] >= first[step]) & (rows["start"] < last[step])
                 of_step[number] = rows[inside]
             self._of_step[name] = of_step
         of_step = self._of_step[name]
@@ -583,14 +607,17 @@ class Graph:
         From here on, this step is the current one.
         """
         run = self.run
+        self._look(step, step)
         if run.driver is not None:
-            last = run.driver
-        else:
-            last = max(run.edges, key=lambda number: int(run.edges[number][1][step]))
-        begin, end = run.steps[step].start, run.steps[step].end
+            return self._end_in(run.driver, step, run.steps[step].end)
+        last = max(run.edges, key=lambda number: int(run.edges[number][1][step]))
+        return self._end_in(last, step, run.steps[step].end)
+
+    def _end_in(self, process: int, step: int, end: int) -> Moment:
+        """The end of a step in a process, on the track that has most of it."""
+        begin = self.run.steps[step].start
         covered = {}
-        self._look(step)
-        for track, spans in self._spans_of(last).items():
+        for track, spans in self._spans_of(process).items():
             low, high = bisect_left(spans.starts, begin), bisect_left(spans.starts, end)
             covered[track] = sum(
                 min(spans.ends[position], end) - spans.starts[position]
@@ -598,7 +625,20 @@ class Graph:
                 if spans.parents[position] < 0 or self._is_around(spans, spans.parents[position])
             )
         track = max(covered, key=lambda number: (covered[number], -number), default=0)
-        return last, track, end
+        return process, track, end
+
+    def _ends_of(self, step: int) -> list[Moment]:
+        """Where and when a step ended in all ranks, the last one first.
+
+        Ranks that do not wait for each other each end it on their own.
+        """
+        last = self.end_of(step)
+        others = [
+            self._end_in(number, step, int(edges[1][step]))
+            for number, edges in self.run.edges.items()
+            if number != last[0] and edges[1][step]
+        ]
+        return [last, *others]
 
     def path(self, step: int) -> list[Stretch]:
         """The critical path of a step, by time. Its stretches tile the step exactly."""
@@ -748,19 +788,18 @@ class Graph:
 
     # What if
 
-    def replay(self, step: int, factors: Mapping[tuple[int, int], float]) -> float:
-        """How long a step would take if some of its stretches took longer or shorter.
+    def replay(self, window: Window, factors: Factors) -> float:
+        """How long some steps in a row would take if their stretches took longer or shorter.
 
         Everything waits for what it waited for. An unexplained wait takes as long as it took.
 
         Args:
-            factors: by which to multiply the time of a process at a place, by the positions of
-                both.
+            factors: by which to multiply the time of a process at a place.
 
         Returns:
             Nanoseconds.
         """
-        return self._plan(step).duration(factors)
+        return self.plan(window).duration(factors)
 
     def is_idle(self, stretch: Stretch) -> bool:
         """Whether a worker waits for a call from nobody knows where.
@@ -770,23 +809,35 @@ class Graph:
         driver = self.run.driver
         return stretch.kind == "outside" and driver is not None and stretch.process != driver
 
-    def _plan(self, step: int) -> _Plan:
-        if step not in self._plans:
-            self._plans[step] = _Plan(self, self.end_of(step), self.run.steps[step].start)
-        return self._plans[step]
+    def plan(self, window: Window) -> Plan:
+        """What can be played again of some steps in a row."""
+        if window not in self._plans:
+            ends = self._ends_of(window[1])
+            self._look(*window)
+            self._plans[window] = Plan(self, ends, window)
+        return self._plans[window]
 
 
-class _Plan:
-    """What a step's end came after, in an order in which it can be played again."""
+class Plan:
+    """What the end of some steps came after, in an order in which it can be played again.
 
-    def __init__(self, graph: Graph, end: Moment, floor: int) -> None:
+    Args:
+        graph: of the run.
+        ends: where and when they ended, the last one first.
+        window: the first step and the last one.
+    """
+
+    def __init__(self, graph: Graph, ends: Sequence[Moment], window: Window) -> None:
+        floor = graph.run.steps[window[0]].start
+        self._steps = range(window[0], window[1] + 1)
         self._lengths: list[int] = []
         self._sources: list[list[int]] = []
-        self._parts: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._parts: dict[int, dict[tuple[int, int], list[tuple[int, int]]]] = {}
         numbers: dict[Moment, int] = {}
         entered: set[Moment] = set()
-        stretches: list[Stretch] = []
-        stack: list[tuple[Moment, Stretch | None]] = [(end, None)]
+        self.stretches: list[Stretch] = []
+        stretches = self.stretches
+        stack: list[tuple[Moment, Stretch | None]] = [(end, None) for end in ends]
         while stack:
             moment, stretch = stack.pop()
             if stretch is None:
@@ -810,38 +861,189 @@ class _Plan:
             self._sources.append(
                 [numbers[source] for source in stretch.sources if source in numbers]
             )
+        self._ends = [numbers[end] for end in ends]
         critical = self._critical()
         for row, stretch in enumerate(stretches):
             if row not in critical and graph.is_idle(stretch):
                 self._lengths[row] = 0
             elif stretch.duration:
+                of_step = self._parts.setdefault(graph.step_of(stretch.process, stretch.end), {})
                 for part in graph.parts(stretch):
-                    at = self._parts.setdefault((part.process, part.place), [])
+                    at = of_step.setdefault((part.process, part.place), [])
                     at.append((row, part.duration))
+        self.calls = self._found_calls()
+        """What each process was called for, by its position, in order."""
+        self._servers = [
+            self._server(calls, numbers) for calls in self.calls.values() if _as_they_come(calls)
+        ]
+
+    def _found_calls(self) -> dict[int, list[Call]]:
+        found: dict[int, list[Call]] = {}
+        for row, stretch in enumerate(self.stretches):
+            own = [each for each in stretch.sources if each[0] == stretch.process]
+            requests = [each for each in stretch.sources if each[0] != stretch.process]
+            if own and requests and requests[0][0] != _MEETING:
+                call = Call(row, stretch.place, own[0], tuple(requests))
+                found.setdefault(stretch.process, []).append(call)
+        for calls in found.values():
+            calls.sort(key=lambda call: self.stretches[call.row].end)
+        return found
+
+    def _server(self, calls: Sequence[Call], numbers: Mapping[Moment, int]) -> _Server:
+        process = calls[0].before[0]
+        last = max((each for each in numbers if each[0] == process), key=_time)
+        before = [numbers.get(call.before) for call in calls]
+        ends = [row for row in before if row is not None]
+        rows = [call.row for call in calls]
+        return _Server(dict(zip(rows, before, strict=True)), [*ends, numbers[last]])
 
     def _critical(self) -> set[int]:
-        """The rows that make the step as long as it is."""
+        """The rows that make the steps as long as they are."""
         times: list[int] = []
         last: list[int] = []
         for length, sources in zip(self._lengths, self._sources, strict=True):
             last.append(max(sources, key=times.__getitem__, default=-1))
             times.append(length + (times[last[-1]] if sources else 0))
-        found, row = set(), len(times) - 1
+        found, row = set(), self._ends[0]
         while row >= 0:
             found.add(row)
             row = last[row]
         return found
 
-    def duration(self, factors: Mapping[tuple[int, int], float]) -> float:
+    def duration(self, factors: Factors) -> float:
+        """How long the steps would take; see `Graph.replay`."""
         lengths = [float(length) for length in self._lengths]
-        for place, factor in factors.items():
-            for row, part in self._parts.get(place, ()):
-                lengths[row] += part * (factor - 1)
+        for step in self._steps:
+            parts = self._parts.get(step, {})
+            for place, factor in factors(step).items():
+                for row, part in parts.get(place, ()):
+                    lengths[row] += part * (factor - 1)
+        times = self._served(lengths) if self._servers else self._followed(lengths)
+        return max(times[row] for row in self._ends)
+
+    @functools.cached_property
+    def usual(self) -> float:
+        """The same with nothing multiplied."""
+        return self.duration(lambda _: {})
+
+    def _followed(self, lengths: Sequence[float]) -> list[float]:
+        """When each row ends, if each begins when its sources have ended."""
         times: list[float] = []
         for length, sources in zip(lengths, self._sources, strict=True):
             begin = max([times[source] for source in sources], default=0.0)
             times.append(begin + length)
-        return times[-1]
+        return times
+
+    @functools.cached_property
+    def _free_of_order(self) -> tuple[list[int], list[list[int]]]:
+        """How many sources each row has, and what comes after it, where servers have no order."""
+        before = {row: done for server in self._servers for row, done in server.calls.items()}
+        counts, after = [], [list[int]() for _ in self._sources]
+        for row, sources in enumerate(self._sources):
+            rest = [source for source in sources if source != before.get(row)]
+            counts.append(len(rest))
+            for source in rest:
+                after[source].append(row)
+        return counts, after
+
+    def _served(self, lengths: Sequence[float]) -> list[float]:
+        """The same, where servers take the calls that come first: event by event."""
+        counts, afters = self._free_of_order
+        times, missing = [math.inf] * len(lengths), list(counts)
+        free = [None in server.calls.values() for server in self._servers]
+        waiting: list[list[tuple[float, int]]] = [[] for _ in self._servers]
+        frees = {row: number for number, server in enumerate(self._servers) for row in server.ends}
+        takes = {row: number for number, server in enumerate(self._servers) for row in server.calls}
+        events: list[tuple[float, int]] = []
+
+        def begin(row: int, time: float) -> None:
+            server = takes.get(row)
+            if server is None:
+                heappush(events, (time + lengths[row], row))
+            else:
+                heappush(waiting[server], (time, row))
+                serve(server, time)
+
+        def serve(server: int, time: float) -> None:
+            if free[server] and waiting[server]:
+                _, row = heappop(waiting[server])
+                free[server] = False
+                heappush(events, (time + lengths[row], row))
+
+        for row, count in enumerate(missing):
+            if not count:
+                begin(row, 0.0)
+        while events:
+            time, row = heappop(events)
+            times[row] = time
+            for after in afters[row]:
+                missing[after] -= 1
+                if not missing[after]:
+                    begin(after, time)
+            if row in frees:
+                free[frees[row]] = True
+                serve(frees[row], time)
+        if math.inf in times:  # some call waits for a later one
+            self._servers = []
+            return self._followed(lengths)
+        return times
+
+
+@attrs.frozen
+class Call:
+    """A call, or a message, that a process takes.
+
+    Args:
+        row: in its plan.
+        place: where it waits for it, or `OUTSIDE`.
+        before: when and where it had done what it did before.
+        requests: when and where the call was sent, and what it takes was there.
+    """
+
+    row: int
+    place: int
+    before: Moment
+    requests: tuple[Moment, ...]
+
+    @property
+    def arrived(self) -> int:
+        """When it could have begun."""
+        return max(map(_time, self.requests))
+
+    @property
+    def queued(self) -> int:
+        """Nanoseconds for which the process did something else then."""
+        return max(0, self.before[2] - self.arrived)
+
+
+@attrs.frozen
+class _Server:
+    """A process that takes calls in the order in which they come.
+
+    Args:
+        calls: the rows with which they begin, and those which it did before, if any.
+        ends: the rows with which it is free again.
+    """
+
+    calls: dict[int, int | None]
+    ends: list[int]
+
+
+def _as_they_come(calls: Sequence[Call]) -> bool:
+    """Whether calls, in the order in which they were taken, were taken as they came.
+
+    From several callers, at one place and on one track. Who receives from one after the other has
+    an order of its own.
+    """
+    pairs = list(itertools.pairwise(call.arrived for call in calls))
+    callers = {request[0] for call in calls for request in call.requests}
+    messages = calls[0].place != OUTSIDE
+    return (
+        len(callers) > 1
+        and len({(call.place, call.before[1]) for call in calls}) == 1
+        and not (messages and any(len(call.requests) > 1 for call in calls))
+        and sum(first <= second for first, second in pairs) >= _IN_ORDER * len(pairs)
+    )
 
 
 def _time(moment: Moment) -> int:

@@ -236,9 +236,9 @@ def _none(answer: Explanation) -> str:
 def _finding(number: int, finding: Finding) -> str:
     lines = [_tables.labelled(f"{number}. ", finding.says)]
     if finding.saves is not None and finding.saves >= 0.01:
-        lines.append(
-            _tables.labelled("   saves   ", f"the run would take {percentage(finding.saves)} less")
-        )
+        if_ = "at half the time a call, " if finding.cause == "server" else ""
+        saved = f"{if_}the run would take {percentage(finding.saves)} less"
+        lines.append(_tables.labelled("   saves   ", saved))
     lines.append(_tables.labelled("   next    ", finding.action))
     if finding.config:
         backend = "GPUPROF_BACKEND=PROFILER"
