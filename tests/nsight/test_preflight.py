@@ -108,13 +108,14 @@ exec {found().path} "$@"\n""")
 def test_an_nsys_that_hangs(
     options: dict[str, str], named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is known to hang it is named, if it is on."""
-    nsys = tmp_path / "nsys"
+    """What is known to hang it is named, if it is on; and no other worker waits for it again."""
+    nsys, starts = tmp_path / "nsys", tmp_path / "starts"
     nsys.write_text(
-        '#!/bin/sh\nfor program; do :; done\n[ "$program" != true ] || exec sleep 600\n'
+        f'#!/bin/sh\nfor program; do :; done\n[ "$program" != true ] || {{ echo >>{starts}; '
+        "exec sleep 600; }\n"
     )
     nsys.chmod(0o755)
-    monkeypatch.setattr("gpuprof_nsight._nsys.trial._DEADLINE", 0.5)
+    monkeypatch.setattr("gpuprof._shim.tool.IDLE", 0.5)
     with_gpu = attrs.evolve(WITHOUT_GPU, has_gpu=True)
     key, said = refusal(with_gpu, Tool(str(nsys), None), NsightOptions(options=options)) or (
         "",
@@ -126,6 +127,34 @@ def test_an_nsys_that_hangs(
     )
     assert "" == key
     assert trial.HANGS + (why if named else "") == said
+    assert ("", trial.HANGS) == refusal(WITHOUT_GPU, Tool(str(nsys), None), NsightOptions())
+    assert "\n" == starts.read_text()
+
+
+def test_an_nsys_that_does_not_say_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is waited for once, and then taken for none."""
+    nsys, starts = tmp_path / "nsys", tmp_path / "starts"
+    nsys.write_text(f"#!/bin/sh\necho >>{starts}; exec sleep 600\n")
+    nsys.chmod(0o755)
+    monkeypatch.setattr("gpuprof._shim.tool.IDLE", 0.5)
+    assert [None, None] == [find.find(str(nsys)) for _ in range(2)]
+    assert f"{nsys} --version hangs" in find.missing(str(nsys))
+    assert "\n" == starts.read_text()
+
+
+def test_an_nsys_that_works_for_long_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow machine is no fault: only doing nothing is."""
+    nsys = tmp_path / "nsys"
+    nsys.write_text('#!/bin/sh\nwhile [ "$((turns += 1))" -lt 1500000 ]; do :; done; echo 1.2\n')
+    nsys.chmod(0o755)
+    monkeypatch.setattr("gpuprof._shim.tool.IDLE", 0.5)
+    tool = find.find(str(nsys))
+    assert tool is not None
+    assert "1.2" == tool.version
 
 
 def found() -> Tool:

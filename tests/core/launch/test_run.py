@@ -248,6 +248,57 @@ def test_a_run_that_has_no_room_to_begin(tmp_path: Path, keys: list[str]) -> Non
     assert line.endswith("; the job goes on without profiling")
 
 
+def mounting(options: str) -> list[str]:
+    """A command that mounts a file system of its own on `disk`, and becomes the command after it.
+
+    Skips the test where nothing can be mounted.
+    """
+    namespace = ["unshare", "--user", "--map-root-user", "--mount"]
+    if not shutil.which("unshare") or subprocess.run([*namespace, "true"], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    return [*namespace, "sh", "-c", f'mount -t tmpfs -o {options} none disk && exec "$@"', "sh"]
+
+
+def test_a_current_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    """Without a configuration the job goes on, with one sentence."""
+    (tmp_path / "disk").mkdir()
+    run = ["env", "-C", "disk", sys.executable, "-m", "gpuprof", "run", "--"]
+    done = subprocess.run(
+        [*mounting("ro"), *run, "sh", "-c", "echo done; exit 7"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert (7, "done\n") == (done.returncode, done.stdout)
+    (line,) = done.stderr.splitlines()
+    assert "disk/gpuprof-output' cannot be written: Read-only file system" in line
+    assert line.endswith("; the job goes on without profiling")
+
+
+FILL = 'cat /dev/zero >disk/filler 2>/dev/null; TMPDIR="$PWD/disk" exec "$@"'
+
+
+@pytest.mark.nsys
+@pytest.mark.parametrize("on_error", ["disable", "raise"])
+def test_a_full_temporary_directory(tmp_path: Path, on_error: str) -> None:
+    """A job whose profiler has no room there goes on without it, if it may."""
+    (tmp_path / "disk").mkdir()
+    run = [sys.executable, "-m", "gpuprof", "run", "backend=nsight", f"on_error={on_error}"]
+    done = subprocess.run(
+        [*mounting("size=64k"), "sh", "-c", FILL, "sh", *run, "--", "sh", "-c", "exit 7"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    reason = f"no temporary directory can be made in {tmp_path}/disk: No space left on device"
+    without = f"runs without the profiler: {reason}" in done.stderr
+    assert ((2, False) if on_error == "raise" else (7, True)) == (done.returncode, without)
+
+
 ROOM = [2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13]
 """How many files a disk takes: from none for the run to one too few for all."""
 
@@ -265,14 +316,10 @@ def test_a_disk_that_is_full_at_any_moment_of_the_start(tmp_path: Path, files: i
         "import gpuprof\nwith gpuprof.step(0):\n    print('done')\nraise SystemExit(7)\n"
     )
     (tmp_path / "disk").mkdir()
-    namespace = ["unshare", "--user", "--map-root-user", "--mount"]
-    if not shutil.which("unshare") or subprocess.run([*namespace, "true"], check=False).returncode:
-        pytest.skip("nothing can be mounted here")
-    mounted = f'mount -t tmpfs -o nr_inodes={files} none disk && exec "$@"'
     run = [sys.executable, "-m", "gpuprof", "run", "--set", "backend=none"]
     run += ["--set", "output_dir=disk/out", "--set", "steps=[0]", "--", sys.executable, "job.py"]
     done = subprocess.run(
-        [*namespace, "sh", "-c", mounted, "sh", *run],
+        [*mounting(f"nr_inodes={files}"), *run],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -101,4 +101,4 @@ def test_a_driver_that_has_no_room_to_begin_a_run(tmp_path: Path) -> None:
 
 def test_a_driver_that_is_to_raise_does(tmp_path: Path) -> None:
     """With `on_error: raise` a job does not run without its profiler."""
-    assert "gpuprof._artifacts.runs.DiskFull: " in drive_full(tmp_path, on_error="raise").stderr
+    assert "gpuprof._artifacts.runs.NoPlace: " in drive_full(tmp_path, on_error="raise").stderr

@@ -28,7 +28,7 @@ from gpuprof._artifacts.receipt import count, counted
 from gpuprof._artifacts.records import NodeRecord, read_nodes
 from gpuprof._artifacts.run_id import RUN_VARIABLE
 from gpuprof._config.dump import shown
-from gpuprof._config.schema import Config
+from gpuprof._config.schema import DISABLED, Config
 from gpuprof._distribution import release
 from gpuprof._session.environment import environment, git_commit
 from gpuprof._shim.files import file_size, write_json
@@ -135,8 +135,8 @@ class About:
         return False if lives is None and self.manifest is not None else lives
 
 
-class DiskFull(OutputError):
-    """A run has no room to begin: the job goes on without it."""
+class NoPlace(OutputError):
+    """A run has nowhere to write, and no key is to blame: the job goes on without it."""
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the quota, `ulimit -f`
@@ -147,16 +147,19 @@ def beginning(config: Config) -> Iterator[None]:
     """Turn what the file system refuses while a run begins into an error of ours.
 
     Raises:
-        DiskFull: there is no room.
+        NoPlace: there is no room, or nobody has chosen the directory.
         OutputError: the output directory cannot be written.
     """
     try:
         yield
     except OSError as error:
-        kind, remedy = (
-            (DiskFull, "make room, or set another directory")
-            if error.errno in _FULL
-            else (OutputError, "expected a directory that this process can create or write to")
+        full = error.errno in _FULL
+        chosen = config.staging_dir or config.output_dir != DISABLED.output_dir
+        kind = OutputError if chosen and not full else NoPlace
+        remedy = (
+            "make room, or set another directory"
+            if full
+            else "expected a directory that this process can create or write to"
         )
         place = f" ({error.filename})" if error.filename else ""
         raise kind(

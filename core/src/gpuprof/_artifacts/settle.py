@@ -13,7 +13,7 @@ from gpuprof._artifacts.formats import SETTLED_VERSION, Settled
 from gpuprof._artifacts.records import NodeRecord, Start, read_node
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
-from gpuprof._shim.files import file_size, write_json
+from gpuprof._shim.files import file_size, is_full, write_json
 from gpuprof._shim.processes import process_start
 from gpuprof._shim.safe import load_json
 from gpuprof._shim.scratch import (
@@ -91,20 +91,8 @@ def find_damage(planner: Planner, record: NodeRecord) -> NodeRecord:
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
         if problem:
-            damaged[name] = problem + _full(record.directory)
+            damaged[name] = problem + ("; the disk is full" if is_full(record.directory) else "")
     return attrs.evolve(record, damaged=damaged)
-
-
-_HARDLY_ANY = 2**20
-"""Bytes. A disk with less to spare is full: a report of one empty step takes a tenth of it."""
-
-
-def _full(directory: str) -> str:
-    with contextlib.suppress(OSError):
-        there = os.statvfs(directory)
-        if there.f_bavail * there.f_frsize < _HARDLY_ANY:
-            return "; the disk is full"
-    return ""
 
 
 def _has_more(start: Start) -> bool:

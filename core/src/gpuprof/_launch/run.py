@@ -102,8 +102,8 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
             if tool is not None:
                 # Planned anew, now that the tool's place and release are known.
                 planned = _plan(planner, group, of.rank, command, tool)
-                planner.preflight(planned, tool)
-    except runs.DiskFull as error:
+                planner.try_out(planned, tool)
+    except runs.NoPlace as error:
         if config.on_error == "raise":
             raise
         log().warning("%s; the job goes on without profiling", error)

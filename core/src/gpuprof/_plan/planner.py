@@ -18,6 +18,7 @@ from gpuprof._config.selection import Integers, matches, windows
 from gpuprof._config.structure import join
 from gpuprof._plan.groups import check_name
 from gpuprof._plan.worker import PlannedWorker
+from gpuprof._shim.files import is_full
 from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, LedgerLimits, Row, has_log
 from gpuprof.backend import contract, loading
 from gpuprof.backend.boundary import PLUGINS, Hooks
@@ -133,6 +134,18 @@ class Planner:
             raise ToolError(
                 f"{key}: {tool.path}{version} says, for group {group}: {refusal.detail}"
             )
+
+    def try_out(self, planned: PlannedWorker, tool: Tool) -> None:
+        """`preflight` of a job that is about to start.
+
+        A full temporary directory does not keep the job from starting: its workers run without the
+        profiler, and say so.
+
+        Raises:
+            ToolError: as `preflight`.
+        """
+        if self.config.on_error == "raise" or not is_full(os.environ.get("TMPDIR") or "/tmp"):
+            self.preflight(planned, tool)
 
     def worker(
         self,

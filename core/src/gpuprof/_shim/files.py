@@ -119,6 +119,18 @@ def file_size(path: str | os.PathLike[str]) -> int:
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
+_HARDLY_ANY = 2**20
+"""Bytes. A disk with less to spare is full: a report of one empty step takes a tenth of it."""
+
+
+def is_full(directory: str) -> bool:
+    """Whether the disk of a directory is full."""
+    with suppress(OSError):
+        disk = os.statvfs(directory)
+        return disk.f_bavail * disk.f_frsize < _HARDLY_ANY
+    return False
+
+
 def write_json(path: str, data: Mapping[str, object]) -> None:
     """Write a file atomically.
 

@@ -160,9 +160,16 @@ def run(row: Row, arguments: list[str]) -> int:
         else:
             environment[name] = value
     late = {"{node}": node_name(row), "{incarnation}": incarnation, "{tool}": _find(launch["tool"])}
-    scratch, temporary = make_scratch(
-        environment, launch["shared_temporary"], scratch_owner(row, incarnation)
-    )
+    try:
+        scratch, temporary = make_scratch(
+            environment, launch["shared_temporary"], scratch_owner(row, incarnation)
+        )
+    except OSError as error:
+        if has_log(launch["command"]):
+            place = environment.get("TMPDIR") or "/tmp"
+            reason = f"no temporary directory can be made in {place}: {error.strerror}"
+            return _run_unwrapped(row, [*interpreter, *arguments], reason, apart)
+        scratch, temporary = "", []  # a tool inside the worker needs none
     observed = starts_worker(launch["command"])
     # Launchers end the worker's process group, as Ray does once the worker is gone, and a tool may
     # be writing its report then.

@@ -37,21 +37,20 @@ def make_scratch(
         owner: what the directory belongs to; see `scratch_owner`.
 
     Returns:
-        The directory (empty if it could not be made), and a command prefix that restores the
-        worker's own ``TMPDIR``.
+        The directory, and a command prefix that restores the worker's own ``TMPDIR``.
+
+    Raises:
+        OSError: it cannot be made, as on a full disk.
     """
     own = environment.get("TMPDIR")
     parent = own or "/tmp"
-    try:
-        scratch = os.path.join(parent, f"{_prefix()}{os.getpid()}-{process_start(os.getpid())}")
-        os.mkdir(scratch, 0o700)
-    except OSError:
-        return "", []
+    scratch = os.path.join(parent, f"{_prefix()}{os.getpid()}-{process_start(os.getpid())}")
+    os.mkdir(scratch, 0o700)
     try:
         note_owner(scratch, owner)
-    except OSError:  # a full disk
+    except OSError:
         _remove(scratch)
-        return "", []
+        raise
     share_temporary(scratch, shared, parent)
     return scratch, ["/usr/bin/env", *(["-u", "TMPDIR"] if own is None else [f"TMPDIR={own}"])]
 
@@ -209,6 +208,7 @@ class Progress:
         ticks, busy = work_of(self._directory)
         if busy or not ticks or ticks != self._ticks:
             self._ticks, self._since = ticks, time.monotonic()
+            return 0.0
         return time.monotonic() - self._since
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ _START_DEADLINE = 60.0
 _ADOPTED_DEADLINE = 10.0
 """Seconds that a tool's process may take to end after the worker that it has waited for."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+IDLE = 10.0
+"""Seconds in which a tool that does nothing at all, and does not wait for a disk, has hung."""
 UNKNOWN = os.EX_SOFTWARE
 """The exit code that stands for one that nobody knows."""
 UNKNOWN_EXIT_CODE = (
@@ -340,6 +342,50 @@ def end_as(code: int) -> int:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     return code
+
+
+def run_tool(
+    command: Sequence[str],
+    directory: str,
+    environment: Mapping[str, str] | None = None,
+    deadline: float = 60.0,
+) -> str | None:
+    """Run a short command of a tool, and end what it leaves behind.
+
+    Args:
+        directory: a temporary directory for this command alone.
+        environment: variables; by default this process's.
+        deadline: seconds in which a healthy tool has finished, on a busy machine, too.
+
+    Returns:
+        What it printed; ``None`` if it hangs: it did nothing for 10 s, or is not done in time.
+
+    Raises:
+        OSError: it cannot be run.
+    """
+    variables = {**(os.environ if environment is None else environment), "TMPDIR": directory}
+    until = time.monotonic() + deadline
+    progress = Progress(directory)
+    with subprocess.Popen(
+        command,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        said = None
+        try:
+            while said is None and time.monotonic() < until and progress.idle() <= IDLE:
+                with suppress(subprocess.TimeoutExpired):
+                    said = process.communicate(timeout=min(1.0, deadline))[0]
+                if process.poll() is not None:  # what it leaves behind may hold its output open
+                    end_tool(directory)
+        finally:
+            process.kill()
+            end_tool(directory, at_once=True)
+        return said
 
 
 def spare_outputs() -> tuple[int, ...]:

@@ -4,6 +4,7 @@ The hooks themselves are in `gpuprof.backend.hookspecs`.
 """
 
 from gpuprof._shim.scratch import end_tool, share_temporary
+from gpuprof._shim.tool import run_tool
 from gpuprof.backend.base import Backend
 from gpuprof.backend.contract import CONTRACT
 from gpuprof.backend.hookspecs import hookimpl
@@ -23,6 +24,6 @@ from gpuprof.backend.types import (
 
 __all__ = [
     "CONTRACT", "Backend", "Check", "Collected", "Command", "Key", "RangeTimes", "RecordedTrack",
-    "Tool", "Window", "Worker", "end_tool", "hookimpl", "move", "option", "share_temporary",
-    "template_problem",
+    "Tool", "Window", "Worker", "end_tool", "hookimpl", "move", "option", "run_tool",
+    "share_temporary", "template_problem",
 ]  # fmt: skip

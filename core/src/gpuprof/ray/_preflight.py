@@ -165,5 +165,5 @@ def try_node(config: Config, run: str, output_dir: str, planned: PlannedWorker) 
     planner = Planner(config, run, output_dir)
     tool = planner.check_tool()
     if tool is not None:
-        planner.preflight(planned, tool)
+        planner.try_out(planned, tool)
     return tool

@@ -178,7 +178,7 @@ class Profiler:
             try:
                 with runs.beginning(self.config):
                     self._collection = self._begin_files(self.directory)
-            except runs.DiskFull as error:
+            except runs.NoPlace as error:
                 if self.config.on_error == "raise":
                     raise
                 log().warning("%s; the job goes on without profiling", error)

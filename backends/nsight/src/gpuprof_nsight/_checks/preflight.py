@@ -18,6 +18,8 @@ from gpuprof_nsight._command.gate import choose
 from gpuprof_nsight._command.options import NsightOptions
 from gpuprof_nsight._nsys.trial import ATTEMPTS, HANGS, output_of, trial_directory
 
+_HUNG: set[str] = set()
+"""The nsys that have hung in this process: no other worker waits for one of them again."""
 _WAITS = (
     "capture-range", "capture-range-end", "nvtx-capture",
     "delay", "y", "start-later", "Y", "start-frame-index", "duration-frames",
@@ -36,22 +38,25 @@ def refusal(
     Args:
         start: ``False``: only have nsys read the options.
     """
+    if tool.path in _HUNG:
+        return "", HANGS
     with trial_directory(tool) as directory:
         # Nodes on one machine try the same worker at once: each needs a session name of its own.
         here = attrs.evolve(worker, directory=directory, incarnation=secrets.token_hex(4))
         said = _read_only(here, tool, options)
         if "usage: nsys" in said:
             return _blame(said, options)
-        if not start:
+        if not start and said != HANGS:
             return None
         record = _record_session if choose(here, options).gate == "session" else _record
-        for _ in range(ATTEMPTS):
+        for _ in range(0 if said == HANGS else ATTEMPTS):
             report, said = record(here, tool, options)
             if os.path.exists(report):
                 return None
             if "usage: nsys" in said or said == HANGS:
                 break  # any other failure may be transient
         if said == HANGS:
+            _HUNG.add(tool.path)
             return "", HANGS + _why_it_may_hang(here, tool, options)
     return _blame(said, options)
 

@@ -6,11 +6,11 @@ import glob
 import os
 import re
 import shutil
-import subprocess
+import tempfile
 from collections.abc import Callable
 from functools import cache, partial
 
-from gpuprof.backend import Tool
+from gpuprof.backend import Tool, run_tool
 
 PLACES = (
     "/usr/local/cuda*/bin/nsys",
@@ -28,7 +28,6 @@ PLACES = (
 IMPORTER = "host-linux-*/QdstrmImporter"
 """The program that makes reports from raw captures, below the installation's directory."""
 _DEBIAN = "/usr/lib/nsight-systems"
-_DEADLINE = 30.0
 _OF_A_TARGET = ("LD_PRELOAD", "NVTX_INJECTION64_PATH", "TMPDIR")
 _PREFIXES = ("NSYS_", "QUADD_")
 
@@ -67,14 +66,15 @@ def importers(tool: str) -> list[str]:
 
 @cache
 def find(executable: str) -> Tool | None:
-    """Find nsys, its version and its commands' options; ``None`` without nsys.
+    """Find nsys, its version and its commands' options; ``None`` without one that works.
 
     Runs once per process and takes 0.1 s.
     """
     path = locate(executable)
-    if path is None:
+    said = path and _say(path, "--version")
+    if path is None or said is None:
         return None
-    version = re.search(r"\d+(\.\d+)+", _say(path, "--version"))
+    version = re.search(r"\d+(\.\d+)+", said)
     return Tool(path, version[0] if version else None, dict(features(partial(_say, path))))
 
 
@@ -92,25 +92,20 @@ def environment() -> dict[str, str]:
     return {**kept, "TMPDIR": directory} if directory else kept
 
 
-def _say(path: str, *words: str) -> str:
-    command = [path, *words]
+def _say(path: str, *words: str) -> str | None:
+    """What nsys prints when called with these words; ``None`` if it hangs."""
     try:
-        done = subprocess.run(
-            command,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_DEADLINE,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
+            return run_tool([path, *words], directory, environment())
+    except OSError:
         return ""
-    return done.stdout + done.stderr
 
 
 def missing(executable: str) -> str:
-    """The message for a missing nsys, with the ways to install it."""
+    """The message for an nsys that is missing or hangs, with the remedy."""
+    path = locate(executable)
+    if path is not None:
+        return f"{path} --version hangs; set nsight.executable to an nsys that works"
     return (
         f"{executable!r} is not on PATH. Install NVIDIA Nsight Systems with "
         "scripts/install-nsys.sh (Debian) or from https://developer.nvidia.com/nsight-systems, or "
@@ -128,7 +123,7 @@ COMMANDS = ("profile", "launch", "start")
 _OPTION = re.compile(r"^[ \t]{1,3}(?:-(\w), )?--([\w-]+)(?:\[([\w|]+)\])?", re.MULTILINE)
 
 
-def features(say: Callable[..., str]) -> dict[str, list[str]]:
+def features(say: Callable[..., str | None]) -> dict[str, list[str]]:
     """The names of options, long and short, by command.
 
     ``modes`` are the ways in which ``capture-range-end=repeat`` can write reports. Entries that the
@@ -137,7 +132,7 @@ def features(say: Callable[..., str]) -> dict[str, list[str]]:
     Args:
         say: runs nsys with these words and returns its output.
     """
-    texts = {command: say(command, "--help") for command in COMMANDS}
+    texts = {command: say(command, "--help") or "" for command in COMMANDS}
     found = {command: options_in(text) for command, text in texts.items()} | {
         "modes": modes_in(texts["profile"])
     }

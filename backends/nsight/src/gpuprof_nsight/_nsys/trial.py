@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from gpuprof.backend import Tool, end_tool, share_temporary
+from gpuprof.backend import Tool, run_tool, share_temporary
 
 ATTEMPTS = 3
 """Attempts per check: about one start of nsys in a hundred fails at random."""
@@ -27,8 +26,7 @@ _PAUSES = (0.0, 0.5, 1.5)
 Measured with twelve concurrent starts and eight busy processes on two cores: 19 to 28 of 100
 starts failed, and 3 of 100 with these retries.
 """
-_DEADLINE = 60.0
-HANGS = f"nsys did not finish within {_DEADLINE:.0f} s"
+HANGS = "nsys hangs: it did nothing for 10 s, or did not finish within 60 s"
 
 
 def shared_folders(tool: Tool) -> list[str]:
@@ -65,30 +63,11 @@ def output_of(
     """
     for pause in _PAUSES:
         time.sleep(pause)
-        output = _run(
-            command, directory, {**os.environ, **(environment or {}), "TMPDIR": directory}
-        )
+        try:
+            said = run_tool(command, directory, {**os.environ, **(environment or {})})
+        except OSError as error:
+            return str(error)
+        output = HANGS if said is None else said
         if not any(words in output for words in _CRASHED):
             break
     return output
-
-
-def _run(command: list[str], directory: str, environment: Mapping[str, str]) -> str:
-    try:
-        done = subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=_DEADLINE,
-        )
-    except subprocess.TimeoutExpired:
-        return HANGS
-    except OSError as error:
-        return str(error)
-    finally:
-        end_tool(directory)
-    return done.stdout
