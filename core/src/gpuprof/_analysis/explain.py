@@ -612,38 +612,39 @@ class Explainer:
             return f"unset {TIMING_VARIABLE}, which is 0 and switches timing off"
         can_show_calls = run.driver is not None and "ray" not in run.instruments
         if place == OUTSIDE:
-            calls = "; instruments: [ray] in the configuration shows its calls"
+            calls = f"; {self._with('ray')} shows its calls"
             return (
-                f'put the code of {process.name} between its scopes into gpuprof.timer("…")'
-                f"{calls if can_show_calls else ''}"
+                f"mark what {process.name} does outside any scope with "
+                f'gpuprof.timer("…"){calls if can_show_calls else ""}'
             )
         name = run.places[place].name
         if process.number == run.driver and can_show_calls:
-            return (
-                f"set instruments: [ray] in the configuration: it shows which calls {name} waits "
-                "for"
-            )
+            return f"set {self._with('ray')}: it shows which calls {name} waits for"
         if any(event["event"] == "thinned" for event in process.ledger.events):
             return (
-                f"raise ledger.bytes_per_step in the configuration: {process.name} had more calls "
-                "than fit, and the keys of the deepest are lost"
+                f"raise the key ledger.bytes_per_step: {process.name} had more calls than fit, "
+                "and the keys of the deepest are lost"
             )
         if name in CALLS and run.gone:
             names = listed(sorted({run.processes[number].name for number in run.gone}))
             return f"a run in which {names} does not end early: its ledger lacks these calls"
         if name in CALLS and name.startswith("ray."):
             return (
-                f"start the actors that {name} of {process.name} waits for with worker_options: "
-                "no ledger tells what they did"
+                f"record the actors that {name} of {process.name} waits for: `gpuprof run -- "
+                "COMMAND` records all"
             )
         if name.startswith("torch.") and "torch" not in run.instruments:
-            return f"set instruments: [torch] in the configuration: it shows whom {name} waits for"
+            return f"set {self._with('torch')}: it shows whom {name} waits for"
         whom = run.places[place].waits_for
         group = f'"{whom}"' if whom not in (None, ANYBODY) else '"<group>"'
         return (
             f'gpuprof.timer("{name}", waits_for={group}, key=…), and the same key where it is '
             "released"
         )
+
+    def _with(self, instrument: str) -> str:
+        """The variable that switches an instrument on, too."""
+        return f"GPUPROF_INSTRUMENTS={','.join(sorted({*self.run.instruments, instrument}))}"
 
     # Causes
 
@@ -740,7 +741,8 @@ class Explainer:
             )
             config = self._capture(found.group, ranks, numbers)
         else:
-            says = f"{who} {is_} slow in {scope}: {times}{cost}; slowest in {often}."
+            more = f"{duration(found.excess / 1e9)} more a step"
+            says = f"{who} {is_} slow in {scope}: {times}{more}; slowest in {often}."
             if several:
                 says += " One of them alone is worth less: the others take as long."
             if found.alone:
@@ -1446,7 +1448,9 @@ class Explainer:
     def _bounds(self, shares: dict[tuple[int, int, Kind], Floats], confidence: Confidence) -> str:
         if not confidence.enough:
             tells = confidence.worker and not self.run.untimed
-            where = f", most of it {confidence.worker} in {confidence.scope}" if tells else ""
+            scope = confidence.scope.strip("()")  # outside any scope
+            inside = "" if scope != confidence.scope else "in "
+            where = f", most of it {confidence.worker} {inside}{scope}" if tells else ""
             return f"not known: {confidence.reason}{where}"
         by_group: dict[str, dict[tuple[int, int], float]] = {}
         for (process, place, _), each in shares.items():
@@ -1537,7 +1541,7 @@ class Explainer:
                 f"a step, most in {self._largest(handed)[1]}: fewer and larger messages, or work "
                 "meanwhile"
             )
-        return f"{nobody}; {who} in {scope} bounds a step, {percentage(share)} of it"
+        return f"{nobody}; make {scope} of {who} faster: {percentage(share)} of a step"
 
 
 def _gaps(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -27,6 +27,12 @@ from gpuprof.errors import GpuprofError
 
 _QUICK = 4_000_000
 """Bytes of ledgers that are explained at the end of a run: about a second."""
+_NEARLY_ALL = 0.95
+"""Of the run, the share in steps that goes without saying."""
+_MUCH_SLOWER = 1.5
+"""How many times the median the slowest step must take to have its path printed."""
+_LEAST_SHARE = 0.005
+"""Of a step, the shortest part of its path that has a row: the others would have 0 %."""
 _CUT_SHORT = ", or cut short by a worker's end"
 _KINDS = {
     "work": "",
@@ -52,7 +58,11 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
         ),
         verdict(answer),
         "Where the time goes\n" + _groups(answer, width, hint) if answer.groups else "",
-        *(_path(path, width, hint) for path in answer.paths),
+        *(
+            _path(path, width, hint)
+            for path in answer.paths
+            if path.why != "slowest" or path.seconds >= _MUCH_SLOWER * answer.seconds["median"]
+        ),
         _findings(answer),
         _confidence(answer),
     ]
@@ -119,11 +129,16 @@ def _steps(answer: Explanation) -> str:
         if steps[key]
     ]
     without = f"; left out: {', '.join(said for said, _ in left)}" if left else ""
-    loop = f"{percentage(answer.seconds['in_steps'])} of {duration(answer.seconds['loop'])}"
+    share = answer.seconds["in_steps"]
+    loop = f"; {percentage(share)} of {duration(answer.seconds['loop'])} is in steps"
     said = [
         f"{answer.run}: {steps['counted']} of {steps['all']} steps{without}.",
-        *([f"A step is a round of Runner's calls: {steps['round']}."] if steps["round"] else []),
-        f"A step takes {median} (median; {least} to {most}); {loop} is in steps.",
+        *(
+            [f"A step is a round of the driver's calls: {steps['round']}."]
+            if steps["round"]
+            else []
+        ),
+        f"A step takes {median} (median; {least} to {most}){loop if share < _NEARLY_ALL else ''}.",
         *map(_kind, answer.kinds),
     ]
     return textwrap.fill(" ".join(said), _tables.console_width())
@@ -179,6 +194,7 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
 
 def _path(path: CriticalPath, width: int | None, hint: str) -> str:
     headers = ["time", "share", "worker", "scope", "in steps", ""]
+    parts = [part for part in path.parts if part.share >= _LEAST_SHARE]
     rows = [
         [
             duration(part.seconds),
@@ -188,12 +204,13 @@ def _path(path: CriticalPath, width: int | None, hint: str) -> str:
             percentage(part.steps),
             _KINDS[part.kind],
         ]
-        for part in path.parts
+        for part in parts
     ]
-    if path.others:
-        rest = path.seconds - sum(part.seconds for part in path.parts)
+    others = path.others + len(path.parts) - len(parts)
+    if others:
+        rest = path.seconds - sum(part.seconds for part in parts)
         share = percentage(rest / path.seconds)
-        rows.append([duration(rest), share, f"({path.others} more)", "", "", ""])
+        rows.append([duration(rest), share, f"({others} more)", "", "", ""])
     if not any(row[-1] for row in rows):
         headers.pop()
         rows = [row[:-1] for row in rows]
@@ -249,21 +266,22 @@ def _finding(number: int, finding: Finding) -> str:
 def _confidence(answer: Explanation) -> str:
     found = answer.confidence
     bound = "not known" if found.clock_bound is None else f"within {duration(found.clock_bound)}"
-    if found.clock_bound == 0:
-        bound = "one for all"
+    clocks = "" if found.clock_bound == 0 else f" Clocks: {bound}."
     explained = percentage(found.explained)
     if not answer.paths:
-        said = [f"Nothing was timed, so nothing is explained. Clocks: {bound}."]
+        said = [f"Nothing was timed, so nothing is explained.{clocks}"]
     else:
-        said = [f"{explained} of the critical path is explained. Clocks: {bound}."]
+        said = [f"{explained} of the critical path is explained.{clocks}"]
     if found.instrument and answer.paths:
+        remedy = "" if found.instrument == answer.helps else f" To see it: {found.instrument}."
         said.append(
-            f"Longest unexplained: {found.worker} {found.scope}, {duration(found.seconds)} a step. "
-            f"To see it: {found.instrument}."
+            f"Longest unexplained: {found.worker} {found.scope}, {duration(found.seconds)} a step."
+            f"{remedy}"
         )
     said += [
-        f"{each.group} in {each.scope}: its calls begin apart and end together, so each rank waits "
-        "there for the last one. A rank that is slow in it before they meet cannot be told."
+        f"{each.group} in {each.scope}: the ranks begin apart and end together, so each is taken "
+        "to wait there for the last one to begin. A rank that is slow inside it, before they meet, "
+        "cannot be told from the others."
         for each in answer.recognised
     ]
     said += answer.problems
