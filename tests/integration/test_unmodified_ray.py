@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpuprof._artifacts.ledger import RELEASES, WAITS, ledgers
 from support.launched import GPUPROF, run
 
 JOB = """
@@ -27,6 +28,10 @@ class Env:
     def sample(self):
         time.sleep(self.seconds)
         return os.environ.get("GPUPROF_LAUNCHED"), os.environ["OF_THE_JOB"]
+    def stream(self):
+        for number in range(2):
+            time.sleep(0.001)
+            yield number
 
 @ray.remote(num_cpus=0)
 class Parent:
@@ -48,6 +53,9 @@ class Asynchronous:
         await asyncio.sleep(0.001)
         await asyncio.gather(*[env.sample.remote() for env in self.envs])
         return number
+    async def stream(self):
+        async for ref in self.envs[0].stream.options(num_returns="streaming").remote():
+            yield 10 * await ref
 
 @ray.remote(num_cpus=0)
 def square(number):
@@ -63,11 +71,12 @@ for step in range(15):
     results.append(ray.get(parent.run.remote()))
     results.append(ray.get([asynchronous.answer.remote(n) for n in range(2)]))
     results.append(ray.get(square.remote(step)))
+    results.append([ray.get(ref) for ref in asynchronous.stream.remote()])
 ray.kill(parent)
 ray.shutdown()
 start()
 ray.get(Env.remote(0).sample.remote())
-print("short", short, "results", set(map(str, results[:3])))
+print("short", short, "results", set(map(str, results[:5])))
 """
 
 
@@ -95,7 +104,7 @@ def answer(job: tuple[Path, str, str]) -> dict[str, Any]:
 def test_the_job_runs_as_alone(job: tuple[Path, str, str]) -> None:
     """With its own variables, and none that is meant for the driver."""
     assert "short 5 results" in job[1]
-    for result in ([(None, "1")] * 3, ["2", "2"], [0, 1]):
+    for result in ([(None, "1")] * 3, ["2", "2"], [0, 1], [0, 10]):
         assert repr(result) in job[1].replace('"', "")
 
 
@@ -113,7 +122,7 @@ def test_each_actor_is_a_worker_of_its_classs_group(job: tuple[Path, str, str]) 
 def test_its_steps_are_the_rounds_of_the_drivers_calls(answer: dict[str, Any]) -> None:
     """Found afterwards, without the first, whose beginning nobody knows."""
     assert 12 <= answer["steps"]["all"] <= 14
-    called = {"Env.sample", "Parent.run", "Asynchronous.answer", "square"}
+    called = {"Env.sample", "Parent.run", "Asynchronous.answer", "square", "Asynchronous.stream"}
     assert called == set(re.split(", ", answer["steps"]["round"]))
 
 
@@ -132,6 +141,19 @@ def test_an_actor_that_awaits_is_not_blamed_for_those_that_it_calls(
     assert "await" == group["scope"]
     assert group["work"] < 0.2 < group["waits"] < 0.9
     assert answer["confidence"]["explained"] > 0.9
+
+
+def test_whatever_is_waited_for_has_been_released(job: tuple[Path, str, str]) -> None:
+    """Calls, items of generators and tasks, by the keys that both sides have."""
+    (run,) = job[0].glob("gpuprof-output/*")
+    roles: dict[int, set[int]] = {WAITS: set(), RELEASES: set()}
+    names = set()
+    for ledger in ledgers(run)[0]:
+        for row in ledger.links:
+            roles[int(row["role"])].add(int(row["key"]))
+            names.add(ledger.places[row["place"]].key)
+    assert set() == roles[WAITS] - roles[RELEASES]
+    assert {"ray.get", "ray.wait", "await", "Env.stream", "Asynchronous.stream"} <= names
 
 
 def test_what_the_job_ends_is_no_fault(job: tuple[Path, str, str], answer: dict[str, Any]) -> None:

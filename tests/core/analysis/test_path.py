@@ -108,6 +108,26 @@ def test_a_wait_in_a_joined_thread_is_the_callers(tmp_path: Path) -> None:
     ] == found(read(tmp_path, made, worker))
 
 
+def test_an_item_of_a_generator_is_followed_to_the_one_before(tmp_path: Path) -> None:
+    """Its consumer asks for it while it is made, and has not called it."""
+    made = driver(100)
+    made.sent(0, 0, "ray:1")
+    made.span("ray.wait", 0, 41, waits_for="*", waits=["ray:1:2"])
+    made.span("use", 41, 60)
+    made.sent(90, 90, "ray:2")
+    made.span("ray.wait", 60, 100, waits_for="*", waits=["ray:1:3"])
+    worker = SimulatedLedger("A-0")
+    worker.span("A.items", 5, 40, releases=["ray:1:2", "ray:1"])
+    worker.span("A.items", 45, 98, releases=["ray:1:3"])
+    assert [
+        ("A-0", "", "dispatch", 0, 5),
+        ("A-0", "A.items", "work", 5, 40),
+        ("A-0", "", "outside", 40, 45),
+        ("A-0", "A.items", "work", 45, 98),
+        ("Runner", "ray.wait", "handover", 98, 100),
+    ] == found(read(tmp_path, made, worker))
+
+
 def loop(name: str = "A-0") -> SimulatedLedger:
     """A worker with an event loop, whose tracks are tasks."""
     return SimulatedLedger(name, tasks=True)

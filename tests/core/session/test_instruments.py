@@ -11,7 +11,7 @@ import queue
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from gpuprof._session import instruments
 from gpuprof._session.instruments.coroutines import Driven, Tasks
+from gpuprof._session.instruments.generators import Stream
 from gpuprof._session.instruments.instrument import Call, Instrument, UnexpectedError
 from gpuprof._session.instruments.queues import _Sent
 from gpuprof_timing import Timing
@@ -373,6 +374,82 @@ def test_a_fault_while_a_coroutine_is_suspended(recording: Recording, driven: Ru
 
     assert 3 == driven(job())
     assert 1 == len(recording.faults)
+
+
+def stream(recording: Recording) -> Stream:
+    """Of a call with the key "call"."""
+    made = recording.instrument()
+    return Stream(made, "part", lambda number: "call" if number is None else f"item {number}")
+
+
+ITEMS = [
+    ("part", ("item 2", "call")),
+    ("part", ("item 3",)),
+    ("part", ("item 4", "call")),
+]
+"""What the generators below record: two items and their end."""
+
+
+def test_each_item_of_a_generator_is_released_by_a_scope(recording: Recording) -> None:
+    """The first and the last one release the call's key, too; errors are the generator's."""
+
+    def generator() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise LookupError("theirs")
+
+    items = stream(recording).items(generator())
+    assert [1, 2] == [next(items), next(items)]
+    with pytest.raises(LookupError, match="theirs"):
+        next(items)
+    assert ITEMS == of_tasks(recording)
+
+
+def test_each_item_of_an_asynchronous_generator_is_released_by_a_scope(
+    recording: Recording,
+) -> None:
+    """It waits while it is suspended."""
+
+    async def generator() -> AsyncGenerator[int, None]:
+        yield 1
+        await asyncio.sleep(0)
+        yield 2
+
+    async def job() -> list[int]:
+        made = stream(recording)
+        return [item async for item in made.async_items(generator(), lambda: None)]
+
+    assert [1, 2] == asyncio.run(job())
+    sleep = ("part/asyncio.sleep", ())
+    assert [ITEMS[0], sleep, *ITEMS[1:]] == of_tasks(recording)
+
+
+def test_a_generator_that_is_left_is_closed(recording: Recording) -> None:
+    """As alone."""
+    closed: list[str] = []
+
+    def generator() -> Iterator[int]:
+        try:
+            yield 1
+        finally:
+            closed.append("generator")
+
+    async def async_generator() -> AsyncGenerator[int, None]:
+        try:
+            yield 1
+        finally:
+            closed.append("asynchronous")
+
+    async def job() -> None:
+        items = stream(recording).async_items(async_generator(), lambda: None)
+        await anext(items)
+        await items.aclose()
+
+    items = stream(recording).items(generator())
+    next(items)
+    items.close()
+    asyncio.run(job())
+    assert ["generator", "asynchronous"] == closed
 
 
 def test_a_release_that_does_not_fit(recording: Recording) -> None:

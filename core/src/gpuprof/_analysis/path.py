@@ -581,10 +581,15 @@ class Graph:
         """Who waits for the call that begins at a moment, and since when."""
         for key in self._released_by(moment):
             first = self._first_call(key)
-            if first is not None:
+            if first is not None and moment[2] > self._last_sent(first[0]):
                 there, track, start, *_ = first
                 return there, track, start
         return None
+
+    def _last_sent(self, process: int) -> int:
+        """Until when a process recorded what it sent: what is not among it, it did not send."""
+        ledger = self.run.processes[process].ledger
+        return int(ledger.sent["end"].max()) + ledger.offset if len(ledger.sent) else 0
 
     def _released_by(self, moment: Moment) -> Iterator[int]:
         """The keys that the spans which begin at a moment release."""

@@ -26,17 +26,24 @@ class Driven(Coroutine[Any, Any, Any]):
         coroutine: the job's.
         name: of a scope around each of its steps, as a task has; empty inside of a scope.
         key: released by the last step.
+        owner: what `coroutine` drives itself, as an asynchronous generator.
     """
 
-    __slots__ = ("__weakref__", "_coroutine", "_instrument", "_key", "_name", "_scope")
+    __slots__ = ("__weakref__", "_coroutine", "_instrument", "_key", "_name", "_owner", "_scope")
 
     def __init__(
-        self, instrument: Instrument, coroutine: Any, name: str = "", key: str | None = None
+        self,
+        instrument: Instrument,
+        coroutine: Any,
+        name: str = "",
+        key: str | None = None,
+        owner: Any = None,
     ) -> None:
         self._instrument = instrument
         self._coroutine = coroutine
         self._name = name
         self._key = key
+        self._owner = coroutine if owner is None else owner
         self._scope: LinkedScope | None = None
 
     def __getattr__(self, name: str) -> Any:  # `cr_frame` and others, for those who debug a task
@@ -76,7 +83,7 @@ class Driven(Coroutine[Any, Any, Any]):
         self._leave(None)
         if self._instrument.on:
             try:
-                inner = _innermost(self._coroutine)
+                inner = _innermost(self._owner)
                 name = SLEEP if _code(inner) is _sleep() else AWAIT
                 self._enter(name, "*", functools.partial(_keys, awaited, inner))
             except Exception as error:
@@ -209,7 +216,7 @@ def _code(coroutine: Any) -> Any:
 
 def _innermost(coroutine: Any) -> Any:
     """The coroutine that awaits what is none."""
-    inner = coroutine.cr_await
+    inner = getattr(coroutine, "ag_await", None) or getattr(coroutine, "cr_await", None)
     while type(inner) is CoroutineType:
         coroutine, inner = inner, inner.cr_await
     return coroutine

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from gpuprof._session.instruments.coroutines import Driven, Tasks
+from gpuprof._session.instruments.generators import FIRST, Stream
 from gpuprof._session.instruments.instrument import (
     Call,
     Instrument,
@@ -17,10 +18,20 @@ from gpuprof._session.instruments.instrument import (
     short_name,
 )
 
+_TASK = 24
+"""Bytes of a task's id, with which the id of each of its results begins; then comes its number."""
+_MOST_STREAMS = 10_000
+"""Calls of generators that a process knows, the latest ones."""
+
 
 def key_of(task_id: str) -> str:
     """The key of a call, by the hexadecimal id of its task."""
     return f"ray:{task_id}"
+
+
+def _item_key(task_id: str, number: int | None) -> str:
+    """The key of an item of a call; without a number that of the call."""
+    return key_of(task_id if number is None else f"{task_id}:{number}")
 
 
 def _install(instrument: Instrument, ray: ModuleType) -> None:
@@ -43,15 +54,22 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         task = here.current_task_id  # as `get_runtime_context` finds it, in four calls more
         return None if task.is_nil() else task.hex()
 
+    streams: dict[bytes, None] = {}  # the calls of generators that this process has sent
+
+    def key(ref: Any) -> str:
+        binary = ref.binary() if streams else b""
+        number = int.from_bytes(binary[_TASK:], "little") if binary[:_TASK] in streams else 1
+        return _item_key(ref.task_id().hex(), None if number < FIRST else number)
+
     def keys(refs: Any) -> tuple[str, ...]:
         own = running()  # what it has put in the store itself
-        tasks = [ref.task_id().hex() for ref in refs if isinstance(ref, is_ref)]
-        return tuple(dict.fromkeys([key_of(task) for task in tasks if task != own]))
+        known = [ref for ref in refs if isinstance(ref, is_ref) and ref.task_id().hex() != own]
+        return tuple(dict.fromkeys(map(key, known)))
 
     def get(object_refs: Any, **_: Any) -> Call | None:
         if isinstance(object_refs, is_ref):  # as mostly
             task = object_refs.task_id().hex()
-            return Call("ray.get", "*", None if task == running() else key_of(task))
+            return Call("ray.get", "*", None if task == running() else key(object_refs))
         several = isinstance(object_refs, (list, tuple))
         if several and any(isinstance(ref, is_ref) for ref in object_refs):
             return Call("ray.get", "*", lambda _: keys(object_refs))
@@ -60,17 +78,13 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     def wait(*_: Any, **__: Any) -> Call:
         return Call("ray.wait", "*", lambda result: keys(result[0]))
 
-    def released(name: str) -> Call | None:
-        task = running()
-        return Call(name, None, key_of(task)) if task else None
-
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def get_execution_info(*args: Any, **kwargs: Any) -> Any:
             info = original(*args, **kwargs)
             if instrument.on:
                 try:
-                    marked = _marked(instrument, info.function, released, tasks)
+                    marked = _marked(instrument, info.function, running, tasks)
                     info = info._replace(function=marked)
                 except Exception as error:
                     instrument.fail(error)
@@ -88,24 +102,23 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
             if instrument.on:
                 try:
                     first = refs[0] if isinstance(refs, list) else refs
+                    stream = getattr(refs, "_generator_ref", None)
+                    if stream is not None:
+                        first = stream
+                        streams[stream.binary()[:_TASK]] = None
+                        if len(streams) > _MOST_STREAMS:
+                            del streams[next(iter(streams))]
                     if isinstance(first, is_ref):
-                        needs = [
-                            key_of(ref.task_id().hex())
-                            for ref in _arguments(args, options)
-                            if isinstance(ref, is_ref)
-                        ]
-                        key = key_of(first.task_id().hex())
-                        instrument.note_sent(started, key, tuple(needs))
+                        given = _arguments(args, options)
+                        needs = [key(ref) for ref in given if isinstance(ref, is_ref)]
+                        instrument.note_sent(started, key(first), tuple(needs))
                 except Exception as error:
                     instrument.fail(error)
             return refs
 
         return send
 
-    def key_of_any(awaited: Any) -> str | None:
-        return key_of(awaited.task_id().hex()) if isinstance(awaited, is_ref) else None
-
-    tasks = Tasks(instrument, asyncio, key_of_any)
+    tasks = Tasks(instrument, asyncio, lambda ref: key(ref) if isinstance(ref, is_ref) else None)
     instrument.replace([ray.actor.ActorHandle], "_actor_method_call", sending)
     instrument.replace([ray.remote_function.RemoteFunction], "_remote", sending)
     instrument.around([ray, worker], "get", get)
@@ -130,31 +143,49 @@ def _arguments(args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
 def _marked(
     instrument: Instrument,
     function: Callable[..., Any],
-    released: Callable[[str], Call | None],
+    running: Callable[[], str | None],
     tasks: Tasks,
 ) -> Callable[..., Any]:
     """A task, or the executor of an actor's method, with a scope around each call.
 
-    A generator's calls are not: their results come one by one.
+    A generator's calls have one around each item.
     """
     method = getattr(function, "method", function)
     name = short_name(method)
     internal = getattr(function, "name", "").startswith("__ray")
-    if internal or inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+    if internal:
         return function
 
     is_coroutine = inspect.iscoroutinefunction(method)
+    is_generator = inspect.isgeneratorfunction(method)
+    is_async_generator = inspect.isasyncgenfunction(method)
 
     def before(*_: Any, **__: Any) -> Call | None:
         if is_coroutine:
             tasks.follow()
-        return released(name)
+        task = running()
+        return Call(name, None, key_of(task)) if task else None
+
+    def streamed(generator: Any) -> Any:
+        try:
+            task = running()
+            if task is None:
+                return generator
+            stream = Stream(instrument, name, functools.partial(_item_key, task))
+        except Exception as error:
+            instrument.fail(error)
+            return generator
+        if is_generator:
+            return stream.items(generator)
+        return stream.async_items(generator, tasks.follow)
 
     # keeps `name` and `method`, which Ray looks at
     @functools.wraps(function)
     def executor(*args: Any, **kwargs: Any) -> Any:
         if not instrument.on:
             return function(*args, **kwargs)
+        if is_generator or is_async_generator:
+            return streamed(function(*args, **kwargs))
         if is_coroutine:
             coroutine = Driven(instrument, function(*args, **kwargs))
             return instrument.call_coroutine(before, coroutine)

@@ -1,0 +1,95 @@
+"""Generators: a call whose results come one by one releases each as it is there."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from typing import Any
+
+from gpuprof._session.instruments.coroutines import Driven
+from gpuprof._session.instruments.instrument import Call, Instrument
+
+FIRST = 2
+"""The number of the first item of a call of Ray, whose own result is number 1."""
+
+
+class Stream:
+    """A scope around each item of a generator.
+
+    Args:
+        instrument: what marks them.
+        name: of the scopes.
+        key_of: returns the key of an item, by its number; without one that of the call, which the
+            last item releases, too.
+    """
+
+    def __init__(
+        self, instrument: Instrument, name: str, key_of: Callable[[int | None], str]
+    ) -> None:
+        self._instrument = instrument
+        self._name = name
+        self._key_of = key_of
+
+    def items(self, generator: Iterator[Any]) -> Generator[Any, None, Any]:
+        """The items of a generator."""
+        for number in itertools.count(FIRST):
+            opened = self._begin()
+            last = True
+            try:
+                item = next(generator)
+                last = False
+            except StopIteration as stop:
+                return stop.value
+            finally:
+                self._end(opened, number, last)
+            yield item
+        raise AssertionError  # for type checkers
+
+    async def async_items(
+        self, generator: AsyncGenerator[Any, None], before: Callable[[], object]
+    ) -> AsyncGenerator[Any, None]:
+        """The items of an asynchronous generator.
+
+        Args:
+            before: called first, in its event loop.
+        """
+        for number in itertools.count(FIRST):
+            opened = self._begin(before if number == FIRST else None)
+            last = True
+            try:
+                step = generator.__anext__()
+                item = await Driven(self._instrument, step, owner=generator)
+                last = False
+            except StopAsyncIteration:
+                return
+            finally:
+                self._end(opened, number, last)
+            try:
+                yield item
+            except GeneratorExit:
+                await generator.aclose()
+                raise
+
+    def _begin(self, before: Callable[[], object] | None = None) -> Any:
+        if not self._instrument.on:
+            return None
+
+        def call() -> Call:
+            if before is not None:
+                before()
+            return Call(self._name)
+
+        return self._instrument.begin(call, (), {})
+
+    def _end(self, opened: Any, number: int, last: bool) -> None:
+        if isinstance(opened, Exception):
+            self._instrument.fail(opened)
+        elif opened is not None:
+            call, scope = opened
+
+            def keys(_: object) -> tuple[str, ...]:
+                # the call's with the first item, too: its beginning is the call's
+                whole = (self._key_of(None),) if last or number == FIRST else ()
+                return (self._key_of(number), *whole)
+
+            self._instrument.end(call._replace(key=keys), scope, None)
