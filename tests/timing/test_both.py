@@ -79,6 +79,7 @@ class Side:
         self.recording = False
         self.package = package
         self.ranges: list[Any] = []
+        self.faults: list[Exception] = []
         self.opener: Any = None
 
     def do(self, actor: Actor, call: Callable[[], Any]) -> str:
@@ -113,6 +114,21 @@ class Side:
 
             outer = self.make(kind, key)(inner)
             return self.do(actor, partial(outer, which % 4))
+        if action == "inside":  # of a linked scope, again where it is known
+            link = [None, "batch", b"batch", ("a", b"b"), (), str, int][which % 7]
+            waits_for = [None, "nothing", "barrier", "data"][which % 4]
+            work: Any = [str, int, partial(self.make("linked", "x").__enter__)][which % 3]
+            call = partial(
+                self.package._linked.call_linked, self.timing._recording, str(key), waits_for, link
+            )
+            around = self.make(kind, key)
+
+            def inside() -> None:
+                for _ in range(2):
+                    with contextlib.suppress(ValueError), around:
+                        call(work, ("x",) if work is int else (), {}, self.faults.append)
+
+            return self.do(actor, inside)
         if action == "burst":  # more than there is room for
 
             def burst() -> None:
@@ -214,6 +230,7 @@ class Side:
         self.log.end()
         self.package.set_range_opener(None)
         found += [self.timing.to_dict()["children"], self.taken, self.spans(), self.ranges]
+        found.append([f"{type(fault).__name__}: {fault}" for fault in self.faults])
         return found
 
 
@@ -226,7 +243,7 @@ def threads() -> Iterator[list[ThreadPoolExecutor]]:
 
 ACTIONS = (
     ["enter"] * 4 + ["leave"] * 3 + ["wait"] * 2
-    + ["call", "burst", "keep", "copy", "alarm", "reset", "switch", "loop"]
+    + ["call", "inside", "inside", "burst", "keep", "copy", "alarm", "reset", "switch", "loop"]
     + ["ranges", "record", "mark", "take"]
 )  # fmt: skip
 

@@ -45,6 +45,7 @@ static PyTypeObject *scope_type, *scope_base, *node_base, *cursor_base, *recordi
     *recorder_base;
 static PyTypeObject *node_type, *cursor_type, *recording_type;
 static PyObject *spec_enter, *spec_exit, *spec_add_time; /* the Python methods */
+static PyObject *spec_call;              /* the Python `call_linked` */
 static PyObject *task_track;             /* `_spans.task_track` */
 static PyObject *enter_range, *leave_range; /* `_range_slot.enter` and `leave` */
 static int ranges_open;                  /* whether `_range_slot` is filled */
@@ -55,7 +56,7 @@ static PyObject *perf_counter_ns;        /* NULL if `monotonic` is another clock
 static PyObject *running_loop;           /* `asyncio._get_running_loop`, once asyncio is there */
 static PyCFunction variable_get, variable_set;
 static PyObject *str_asyncio, *str_depth, *str_get_running_loop, *str_skip_closed_parents,
-    *str_key, *str_abandon;
+    *str_key, *str_abandon, *str_waits, *str_releases, *str_meets;
 
 /* Objects of Python's classes that derive from one of ours: their own slots are Python's, and are
 gone by now, so that a class's own `tp_clear` must not look for them again. */
@@ -95,6 +96,7 @@ typedef struct {
     uint64_t squares_high, squares_low;
     PyObject *wide; /* a dict of the numbers that do not fit, or NULL if all do */
     PyObject *places, *latest, *window, *interval, *track;
+    char linked;
 } Node;
 
 typedef struct {
@@ -265,7 +267,7 @@ static PyGetSetDef node_getset[] = {
 #define SLOT(type, name) {#name, OBJECT, offsetof(type, name), 0, NULL}
 static PyMemberDef node_members[] = {
     SLOT(Node, places), SLOT(Node, latest), SLOT(Node, window), SLOT(Node, interval),
-    SLOT(Node, track), {NULL},
+    SLOT(Node, track), {"linked", BOOLEAN, offsetof(Node, linked), 0, NULL}, {NULL},
 };
 /* A reference to an object of one of our types, or to None. */
 typedef struct {
@@ -823,6 +825,34 @@ scope_dealloc(PyObject *self)
     Py_TRASHCAN_END
 }
 
+/* A scope that is not open; both arguments are held by it. */
+static Scope *
+new_scope(PyObject *recording, PyObject *place)
+{
+    Scope *scope;
+    if (free_scope_count) {
+        scope = free_scopes[--free_scope_count];
+        revive((PyObject *)scope);
+    }
+    else {
+        scope = PyObject_GC_New(Scope, scope_type);
+        if (scope == NULL) {
+            return NULL;
+        }
+        scope->node = NULL;
+        scope->parent = NULL;
+        scope->track = scope->range = scope->started_wide = NULL;
+    }
+    Py_INCREF(recording);
+    Py_INCREF(place);
+    scope->recording = (Recording *)recording;
+    scope->place = place;
+    scope->has_started = NOT_STARTED;
+    scope->crosses_tasks = 0;
+    PyObject_GC_Track(scope);
+    return scope;
+}
+
 /* `Recording.add_time`, which has the reasons. */
 static PyObject *
 add_time(PyObject *module, PyObject *const *args, Py_ssize_t count)
@@ -843,28 +873,7 @@ add_time(PyObject *module, PyObject *const *args, Py_ssize_t count)
     if (!plain || recording->enabled != Py_True) {
         return PyObject_Vectorcall(spec_add_time, args, count, NULL);
     }
-    Scope *scope;
-    if (free_scope_count) {
-        scope = free_scopes[--free_scope_count];
-        revive((PyObject *)scope);
-    }
-    else {
-        scope = PyObject_GC_New(Scope, scope_type);
-        if (scope == NULL) {
-            return NULL;
-        }
-        scope->node = NULL;
-        scope->parent = NULL;
-        scope->track = scope->range = scope->started_wide = NULL;
-    }
-    Py_INCREF(args[0]);
-    Py_INCREF(args[1]);
-    scope->recording = (Recording *)args[0];
-    scope->place = args[1];
-    scope->has_started = NOT_STARTED;
-    scope->crosses_tasks = 0;
-    PyObject_GC_Track(scope);
-    return (PyObject *)scope;
+    return (PyObject *)new_scope(args[0], args[1]);
 }
 
 static PyObject *
@@ -1423,6 +1432,223 @@ specification:
     return PyObject_Vectorcall(spec_exit, given, 4, NULL);
 }
 
+/* Calls inside of linked scopes: `_linked.py` has the reasons */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *track, *role, *keys;
+} Linked;
+static PyTypeObject *linked_type;
+
+static void
+linked_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(((Linked *)self)->track);
+    Py_XDECREF(((Linked *)self)->role);
+    Py_XDECREF(((Linked *)self)->keys);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *
+make_linked(PyObject *track, PyObject *role, PyObject *keys)
+{
+    Linked *linked = PyObject_New(Linked, linked_type);
+    if (linked != NULL) {
+        Py_INCREF(track);
+        Py_INCREF(role);
+        Py_INCREF(keys);
+        *linked = (Linked){.ob_base = linked->ob_base, track, role, keys};
+    }
+    return (PyObject *)linked;
+}
+
+static PyObject *
+linked_new(PyTypeObject *type, PyObject *args, PyObject *names)
+{
+    PyObject *track, *role, *keys;
+    if (!PyArg_ParseTuple(args, "OOO", &track, &role, &keys)) {
+        return NULL;
+    }
+    return make_linked(track, role, keys);
+}
+
+static PyMemberDef linked_members[] = {
+    {"track", OBJECT, offsetof(Linked, track), READ_ONLY, NULL},
+    {"role", OBJECT, offsetof(Linked, role), READ_ONLY, NULL},
+    {"keys", OBJECT, offsetof(Linked, keys), READ_ONLY, NULL},
+    {NULL},
+};
+
+/* The node of a linked scope of this name, were it entered now; NULL if it is not known, or not
+linked. `inside` tells whether it is the innermost open scope's. Borrowed. */
+static Node *
+linked_node(Recording *recording, PyObject *name, int *inside)
+{
+    PyObject *variable = variable_of(recording->get_cursor, variable_get), *found = NULL;
+    if (recording->enabled != Py_True || variable == NULL || !PyUnicode_CheckExact(name)
+        || PyContextVar_Get(variable, NULL, &found) < 0 || found == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    Scope *scope = Py_TYPE(found) == cursor_type ? (Scope *)((Cursor *)found)->scope : NULL;
+    Py_DECREF(found); /* its context has it */
+    while (scope != NULL && scope->node == NULL) {
+        scope = scope->parent;
+    }
+    PyObject *places = scope != NULL ? scope->node->places : NULL;
+    if (places == NULL || !PyDict_CheckExact(places)) {
+        return NULL;
+    }
+    Node *above = scope->node;
+    Py_INCREF(places); /* the look-up may run a key's code */
+    Node *node = (Node *)PyDict_GetItemWithError(places, name);
+    *inside = node == above;
+    Py_DECREF(places);
+    if (node == NULL || Py_TYPE(node) != node_type || !node->linked) {
+        PyErr_Clear();
+        return NULL;
+    }
+    return node;
+}
+
+/* Hand the exception that is set to `on_fault`. What is no `Exception` stays set: -1. */
+static int
+hand_over(PyObject *on_fault)
+{
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+        return -1;
+    }
+    PyObject *kind, *error, *trace;
+    PyErr_Fetch(&kind, &error, &trace);
+    PyErr_NormalizeException(&kind, &error, &trace);
+    PyObject *done = PyObject_CallOneArg(on_fault, error);
+    Py_XDECREF(kind);
+    Py_XDECREF(error);
+    Py_XDECREF(trace);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+/* Leave with the exception that is set, which stays so. */
+static void
+leave_raising(Scope *scope)
+{
+    PyObject *raised[3];
+    PyErr_Fetch(&raised[0], &raised[1], &raised[2]);
+    PyErr_NormalizeException(&raised[0], &raised[1], &raised[2]);
+    if (raised[2] != NULL) {
+        PyException_SetTraceback(raised[1], raised[2]);
+    }
+    PyObject *given[3] = {raised[0], raised[1], raised[2] != NULL ? raised[2] : Py_None};
+    PyObject *done = leave(scope, given);
+    if (done == NULL) { /* another one, on the way */
+        Py_XDECREF(raised[0]);
+        Py_XDECREF(raised[1]);
+        Py_XDECREF(raised[2]);
+        return;
+    }
+    Py_DECREF(done);
+    PyErr_Restore(raised[0], raised[1], raised[2]);
+}
+
+/* Give the scope's span its key. */
+static int
+link_span(Scope *scope, PyObject *waits_for, PyObject *key, PyObject *result)
+{
+    PyObject *keys = key;
+    if (PyCallable_Check(key)) {
+        keys = PyObject_CallOneArg(key, result);
+        if (keys == NULL) {
+            return -1;
+        }
+    }
+    else {
+        Py_INCREF(keys);
+    }
+    if (!TRUE_OBJECT(recorder->interval) || keys == Py_None
+        || (PyTuple_CheckExact(keys) && !PyTuple_GET_SIZE(keys))) {
+        Py_DECREF(keys);
+        return 0;
+    }
+    if (!PyTuple_CheckExact(keys)) {
+        PyObject *one = PyTuple_Pack(1, keys);
+        Py_DECREF(keys);
+        if ((keys = one) == NULL) {
+            return -1;
+        }
+    }
+    PyObject *role = str_waits; /* as `_ROLES` */
+    if (waits_for == Py_None || PyUnicode_CompareWithASCIIString(waits_for, "nothing") == 0) {
+        role = str_releases;
+    }
+    else if (PyUnicode_CompareWithASCIIString(waits_for, "barrier") == 0) {
+        role = str_meets;
+    }
+    PyObject *track = scope->track;
+    if (TRUE_OBJECT(track)) {
+        Py_INCREF(track);
+    }
+    else {
+        track = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
+    }
+    PyObject *linked = track != NULL ? make_linked(track, role, keys) : NULL;
+    Py_XDECREF(track);
+    Py_DECREF(keys);
+    if (linked == NULL) {
+        return -1;
+    }
+    Py_XSETREF(scope->track, linked);
+    return 0;
+}
+
+/* `call_linked` of `_linked.py`: recording, name, waits_for, key, function, args, kwargs, and
+on_fault. The node is linked, so a plain scope does for it. */
+static PyObject *
+call_linked(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 8 || Py_TYPE(args[0]) != recording_type || !PyTuple_CheckExact(args[5])
+        || !PyDict_CheckExact(args[6]) || (args[2] != Py_None && !PyUnicode_Check(args[2]))) {
+        PyErr_SetString(PyExc_TypeError, "expected what the Python function takes");
+        return NULL;
+    }
+    PyObject *waits_for = args[2], *function = args[4], *on_fault = args[7];
+    int inside = 0;
+    Node *node = linked_node((Recording *)args[0], args[1], &inside);
+    if (node == NULL) {
+        return PyObject_Vectorcall(spec_call, args, count, NULL);
+    }
+    if (inside && waits_for == Py_None) {
+        return PyObject_Call(function, args[5], args[6]);
+    }
+    Scope *scope = new_scope(args[0], args[1]);
+    PyObject *entered = scope != NULL ? enter(scope) : NULL;
+    if (entered == NULL) {
+        Py_XDECREF(scope);
+        return hand_over(on_fault) < 0 ? NULL : PyObject_Call(function, args[5], args[6]);
+    }
+    Py_DECREF(entered);
+    PyObject *result = PyObject_Call(function, args[5], args[6]);
+    if (result != NULL && scope->node != NULL
+        && link_span(scope, waits_for, args[3], result) < 0 && hand_over(on_fault) < 0) {
+        Py_CLEAR(result);
+    }
+    if (result == NULL) {
+        leave_raising(scope);
+        Py_DECREF(scope);
+        return NULL;
+    }
+    PyObject *nothing[3] = {Py_None, Py_None, Py_None};
+    PyObject *left = leave(scope, nothing);
+    Py_DECREF(scope);
+    if (left == NULL) {
+        Py_CLEAR(result);
+    }
+    Py_XDECREF(left);
+    return result;
+}
+
 /* Bound methods that come from a list of spare ones: Python's own cost a fifth of a scope. */
 
 typedef struct {
@@ -1622,6 +1848,14 @@ static PyType_Spec scope_spec = {
     "gpuprof_timing._hot.Scope", sizeof(Scope), 0, BASE_FLAGS, scope_slots,
 };
 
+static PyType_Slot linked_slots[] = {
+    {Py_tp_new, linked_new}, {Py_tp_dealloc, linked_dealloc},
+    {Py_tp_members, linked_members}, {0, NULL},
+};
+static PyType_Spec linked_spec = {
+    "gpuprof_timing._hot.Linked", sizeof(Linked), 0, Py_TPFLAGS_DEFAULT, linked_slots,
+};
+
 /* What Python tells us */
 
 static void
@@ -1674,6 +1908,14 @@ specify(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* The Python `call_linked`. */
+static PyObject *
+specify_call(PyObject *module, PyObject *function)
+{
+    keep(&spec_call, function);
+    Py_RETURN_NONE;
+}
+
 /* A Python class that derives from one of ours. */
 static PyObject *
 complete(PyObject *module, PyObject *given)
@@ -1713,6 +1955,8 @@ static PyMethodDef functions[] = {
     {"bind", bind, METH_VARARGS, NULL},
     {"open_ranges", open_ranges, METH_O, NULL},
     {"specify", specify, METH_VARARGS, NULL},
+    {"specify_call", specify_call, METH_O, NULL},
+    {"call_linked", (PyCFunction)(void (*)(void))call_linked, METH_FASTCALL, NULL},
     {"complete", complete, METH_O, NULL},
     {NULL},
 };
@@ -1725,9 +1969,9 @@ static int
 intern_names(void)
 {
     PyObject **names[] = {&str_asyncio, &str_depth, &str_get_running_loop, &str_skip_closed_parents,
-                          &str_key, &str_abandon};
+                          &str_key, &str_abandon, &str_waits, &str_releases, &str_meets};
     const char *texts[] = {"asyncio", "depth", "_get_running_loop", "_skip_closed_parents",
-                           "key", "_abandon"};
+                           "key", "_abandon", "waits", "releases", "meets"};
     for (size_t index = 0; index < sizeof(names) / sizeof(*names); index++) {
         *names[index] = PyUnicode_InternFromString(texts[index]);
         if (*names[index] == NULL) {
@@ -1805,6 +2049,7 @@ PyInit__hot(void)
         {&recorder_base, &recorder_spec, "Recorder"},
         {&rows_type, &rows_spec, "Rows"},
         {&scope_base, &scope_spec, "Scope"},
+        {&linked_type, &linked_spec, "Linked"},
     };
     for (size_t index = 0; index < sizeof(types) / sizeof(*types); index++) {
         *types[index].type = (PyTypeObject *)PyType_FromSpec(types[index].spec);

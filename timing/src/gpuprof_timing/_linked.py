@@ -5,11 +5,13 @@ from __future__ import annotations
 from _thread import get_ident
 
 from gpuprof_timing import _spans
+from gpuprof_timing._compiled import hot
 from gpuprof_timing._node import text_of
 from gpuprof_timing._scope import Scope, make
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Any
 
@@ -52,7 +54,8 @@ class LinkedScope(Scope):
                     node.linked, node.waits_for = True, self.waits_for
                     node.limit = _spans.room_of(self.recording.clock, node)
                 link = self.link
-                keys = (link,) if type(link) is str else self._keys(complain=kind is None)
+                plain = type(link) is str or type(link) is bytes
+                keys = (link,) if plain else self._keys(complain=kind is None)
                 if keys:
                     waits_for, track = self.waits_for, self.track
                     role = _ROLES.get(waits_for, "waits")
@@ -60,15 +63,16 @@ class LinkedScope(Scope):
         finally:
             super().__exit__(kind, error, trace)
 
-    def _keys(self, complain: bool) -> tuple[str, ...]:
-        """The keys as texts; none if the user's function fails, which must not end the job."""
+    def _keys(self, complain: bool) -> tuple[str | bytes, ...]:
+        """The keys; none if the user's function fails, which must not end the job."""
         try:
             link: Any = self.link
             if callable(link):
                 link = link()
             if link is None:
                 return ()
-            return tuple(map(text_of, link)) if isinstance(link, tuple) else (text_of(link),)
+            links = link if isinstance(link, tuple) else (link,)
+            return tuple([link if type(link) is bytes else text_of(link) for link in links])
         except Exception as fault:
             if complain:  # else it may be the scope's own exception that leaves nothing to look at
                 self.recording.complain(
@@ -95,3 +99,50 @@ def make_linked(
     scope.waits_for = waits_for
     scope.link = link
     return scope
+
+
+def call_linked(
+    recording: Recording,
+    name: str,
+    waits_for: str | None,
+    key: Any,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    on_fault: Callable[[Exception], object],
+) -> Any:
+    """Call a function inside a linked scope. Raises what the function raises, and nothing else.
+
+    A call that does not wait has no scope of its own inside one of the same name.
+
+    Args:
+        recording: the tree's.
+        key: a text, bytes, a tuple of several, or ``None``; or makes one of the function's result.
+        on_fault: gets the error if the scope or its key fails.
+    """
+    scope = None
+    try:
+        if recording.enabled and (waits_for is not None or not recording.is_in(name)):
+            scope = make_linked(recording, name, waits_for, None)
+            scope.__enter__()
+    except Exception as error:
+        scope = None
+        on_fault(error)
+    if scope is None:
+        return function(*args, **kwargs)
+    try:
+        result = function(*args, **kwargs)
+    except BaseException as error:
+        scope.__exit__(type(error), error, error.__traceback__)
+        raise
+    try:
+        scope.link = key(result) if callable(key) else key
+    except Exception as error:
+        on_fault(error)
+    scope.__exit__(None, None, None)
+    return result
+
+
+if hot is not None:
+    hot.specify_call(call_linked)
+    call_linked = hot.call_linked

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
     Track: TypeAlias = "int | tuple[int, int] | Linked"
     """A thread's id, that and a task's, or one of them with links."""
-    Key: TypeAlias = "str | tuple[str, ...] | Callable[..., str | tuple[str, ...]]"
+    Key: TypeAlias = (
+        "str | bytes | tuple[str | bytes, ...] | Callable[..., str | tuple[str | bytes, ...]]"
+    )
     """One text or several that both sides of a wait know, or what makes them as a scope ends."""
 
 ROOM = 16
@@ -88,16 +90,21 @@ class Linked:
     Args:
         track: the thread or task.
         role: one of `ROLES`.
-        keys: texts that the other side knows, too.
+        keys: texts or bytes that the other side knows, too.
     """
 
     __slots__ = ("keys", "role", "track")
 
-    def __init__(self, track: int | tuple[int, int], role: str, keys: tuple[str, ...]) -> None:
+    def __init__(
+        self, track: int | tuple[int, int], role: str, keys: tuple[str | bytes, ...]
+    ) -> None:
         self.track = track
         self.role = role
         self.keys = keys
 
+
+if hot is not None:
+    Linked = hot.Linked  # type: ignore[misc]  # the same in C
 
 ROLES = ("waits", "releases", "meets")
 """What a span with a key does: it waits for the ends of all spans that release the key, releases it

@@ -134,11 +134,11 @@ class Timing(Reading):
             waits_for: the scope waits, and does no work of its own: for the group of that name,
                 for all other ranks of its own group (``barrier``), for ``data`` from outside, or
                 for whom nobody knows (``*``).
-            key: a text, or a tuple of several, that the other side of the wait knows, too. A scope
-                that waits ends after the scope elsewhere that has the same key and does not wait;
-                scopes that wait for the ``barrier`` with the same key meet. A function is called
-                when the scope ends, with the arguments of the decorated function if there is one.
-                Used while a ledger is written, and else free.
+            key: a text, bytes, or a tuple of several, that the other side of the wait knows, too. A
+                scope that waits ends after the scope elsewhere that has the same key and does not
+                wait; scopes that wait for the ``barrier`` with the same key meet. A function is
+                called when the scope ends, with the arguments of the decorated function if there is
+                one. Used while a ledger is written, and else free.
 
         Raises:
             ValueError: another device, or one together with `waits_for` or `key`.

@@ -164,7 +164,7 @@ class LedgerWriter:
         self._new_places: list[dict[str, Any]] = []
         self._new_tracks: list[dict[str, Any]] = []
         self._links: list[bytes] = []
-        self._sent: list[tuple[Track, int, int, str, tuple[str, ...]]] = []
+        self._sent: list[tuple[Track, int, int, bytes, tuple[bytes, ...]]] = []
         self._blocks: list[bytes] = []
         self._deepest = 0
         self._thinned = 0
@@ -204,7 +204,7 @@ class LedgerWriter:
         if not self._over:
             self._events.append({"event": kind, "time": self._clock(), **about})
 
-    def sent(self, started: int, key: str, needs: tuple[str, ...]) -> None:
+    def sent(self, started: int, key: bytes, needs: tuple[bytes, ...]) -> None:
         """Note a call of another process, which has just been sent.
 
         Args:
@@ -544,9 +544,10 @@ def header_line(header: Mapping[str, object]) -> bytes:
     return json.dumps({**header, "checksum": checksum}).encode() + b"\n"
 
 
-def key_of(text: str) -> int:
+def key_of(key: str | bytes) -> int:
     """A key as the ledger has it: 64 bits, so that both sides agree without knowing each other."""
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8)
+    content = key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")
+    digest = hashlib.blake2b(content, digest_size=8)
     return int.from_bytes(digest.digest(), "little")
 
 

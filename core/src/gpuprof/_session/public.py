@@ -66,7 +66,7 @@ class timer(AbstractContextManager["timer"]):
         name: the key in the tree and the name of the range, verbatim.
         waits_for: what a scope that only waits is waiting for: a worker group, ``barrier`` for all
             other ranks of its own group, ``data`` from outside, ``*`` if nobody knows.
-        key: a text, or a tuple of several, that the other side of the wait knows, too; or a
+        key: a text, bytes, or a tuple of several, that the other side of the wait knows, too; or a
             function that returns it. See `gpuprof.Timing.add_time`.
 
     >>> @timer("actor/run_training")

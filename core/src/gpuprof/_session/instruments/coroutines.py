@@ -10,7 +10,7 @@ from typing import Any
 from gpuprof_timing._cursor import IN_LOOP, fixed_cursor
 from gpuprof_timing._linked import LinkedScope, make_linked
 
-from gpuprof._session.instruments.instrument import Instrument, new_key, short_name
+from gpuprof._session.instruments.instrument import Instrument, Key, new_key, short_name
 
 AWAIT, SLEEP = "await", "asyncio.sleep"
 """The scopes of a suspension."""
@@ -36,7 +36,7 @@ class Driven(Coroutine[Any, Any, Any]):
         instrument: Instrument,
         coroutine: Any,
         name: str = "",
-        key: str | None = None,
+        key: Key | None = None,
         owner: Any = None,
     ) -> None:
         self._instrument = instrument
@@ -109,7 +109,7 @@ class Driven(Coroutine[Any, Any, Any]):
         scope.__enter__()
         self._scope = scope
 
-    def _leave(self, key: str | None) -> None:
+    def _leave(self, key: Key | None) -> None:
         scope, self._scope = self._scope, None
         if scope is not None:
             if key is not None:
@@ -127,7 +127,7 @@ class Tasks:
     """
 
     def __init__(
-        self, instrument: Instrument, asyncio: ModuleType, key_of: Callable[[Any], str | None]
+        self, instrument: Instrument, asyncio: ModuleType, key_of: Callable[[Any], Key | None]
     ) -> None:
         self._instrument = instrument
         self._asyncio = asyncio
@@ -162,7 +162,7 @@ class Tasks:
         loop.set_task_factory(make)
         self._instrument.at_end(put_back)
 
-    def _driven(self, coroutine: Any) -> tuple[Any, str | None]:
+    def _driven(self, coroutine: Any) -> tuple[Any, Key | None]:
         if getattr(coroutine, "__name__", "") == "_wrap_awaitable":  # as `gather` does with others
             frame = getattr(coroutine, "cr_frame", None) or coroutine.gi_frame
             return coroutine, self._key_of(frame.f_locals.get("awaitable"))
@@ -186,7 +186,7 @@ class Tasks:
 
         return wrap_future
 
-    def _keyed(self, future: Any, key: str | None) -> Any:
+    def _keyed(self, future: Any, key: Key | None) -> Any:
         if key is not None:
             try:
                 setattr(future, KEY, key)

@@ -24,7 +24,7 @@ class Stream:
     """
 
     def __init__(
-        self, instrument: Instrument, name: str, key_of: Callable[[int | None], str]
+        self, instrument: Instrument, name: str, key_of: Callable[[int | None], bytes]
     ) -> None:
         self._instrument = instrument
         self._name = name

@@ -9,10 +9,10 @@ import os
 import weakref
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from gpuprof_timing import Timing, _torch
-from gpuprof_timing._linked import LinkedScope, make_linked
+from gpuprof_timing._linked import LinkedScope, call_linked
 from gpuprof_timing._recording import Recording
 
 _MARK = "__gpuprof_marks__"
@@ -23,6 +23,10 @@ _token: tuple[int, str] = (0, "")
 
 class UnexpectedError(Exception):
     """A library does not look as the instrument knows it."""
+
+
+Key: TypeAlias = "str | bytes | tuple[str | bytes, ...]"
+"""One or several that the other side of a wait knows, too."""
 
 
 class Call(NamedTuple):
@@ -37,7 +41,7 @@ class Call(NamedTuple):
 
     name: str
     waits_for: str | None = None
-    key: str | Callable[[Any], str | tuple[str, ...] | None] | None = None
+    key: Key | Callable[[Any], Key | None] | None = None
     args: tuple[Any, ...] | None = None
 
 
@@ -55,7 +59,7 @@ class Hooks(NamedTuple):
     """
 
     end_step: Callable[[], object] = _nothing
-    sent: Callable[[int, str, tuple[str, ...]], object] = _nothing
+    sent: Callable[[int, bytes, tuple[bytes, ...]], object] = _nothing
     event: Callable[..., object] = _nothing
 
 
@@ -129,17 +133,20 @@ class Instrument:
         Raises:
             UnexpectedError: the first owner has no such function.
         """
+        self.replace(owners, attribute, lambda original: self.marked(original, before))
 
-        def make(original: Callable[..., Any]) -> Callable[..., Any]:
-            @functools.wraps(original)
-            def marked(*args: Any, **kwargs: Any) -> Any:
-                if _torch.is_compiling() or not self.on:  # nothing of ours is traced
-                    return original(*args, **kwargs)
-                return self.call(before, original, args, kwargs)
+    def marked(
+        self, original: Callable[..., Any], before: Callable[..., Call | None]
+    ) -> Callable[..., Any]:
+        """A function with a scope around each call; see `around`."""
 
-            return marked
+        @functools.wraps(original)
+        def marked(*args: Any, **kwargs: Any) -> Any:
+            if _torch.is_compiling() or not self.on:  # nothing of ours is traced
+                return original(*args, **kwargs)
+            return self.call(before, original, args, kwargs)
 
-        self.replace(owners, attribute, make)
+        return marked
 
     def call(
         self,
@@ -152,32 +159,20 @@ class Instrument:
 
         Work that the job has marked itself, under the same name, is marked once.
         """
-        # `begin`, and what `Timing.add_time` does, written out: half of what a call costs
-        call = scope = fault = None
+        call = fault = None
         try:
             call = before(*args, **kwargs)
-            recording = self._timing._recording
-            if (
-                call is not None
-                and recording.enabled
-                and (call.waits_for is not None or not recording.is_in(call.name))
-            ):
-                scope = make_linked(recording, call.name, call.waits_for, None)
-                scope.__enter__()
         except Exception as error:
-            fault, scope = error, None
-        if call is None or scope is None:
+            fault = error
+        if call is None:
             result = function(*args, **kwargs)
-            if fault is not None:
+            if fault is not None:  # else the function rejects the same arguments
                 self.fail(fault)
             return result
-        try:
-            result = function(*(args if call.args is None else call.args), **kwargs)
-        except BaseException as error:
-            scope.__exit__(type(error), error, error.__traceback__)
-            raise
-        self.end(call, scope, result)
-        return result
+        name, waits_for, key, others = call
+        given = args if others is None else others
+        recording = self._timing._recording
+        return call_linked(recording, name, waits_for, key, function, given, kwargs, self.fail)
 
     async def call_coroutine(self, before: Callable[..., Call | None], coroutine: Any) -> Any:
         """Await a coroutine inside a scope, as `call` does."""

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from gpuprof_timing import _torch
+from gpuprof_timing._linked import call_linked
+
 from gpuprof._session.instruments.coroutines import Driven, Tasks
 from gpuprof._session.instruments.generators import FIRST, Stream
 from gpuprof._session.instruments.instrument import (
@@ -24,14 +27,13 @@ _MOST_STREAMS = 10_000
 """Calls of generators that a process knows, the latest ones."""
 
 
-def key_of(task_id: str) -> str:
-    """The key of a call, by the hexadecimal id of its task."""
-    return f"ray:{task_id}"
+def _item_key(task: bytes, number: int | None) -> bytes:
+    """The key of an item of a call: its id; without a number that of the call, its task's."""
+    return task if number is None else task + number.to_bytes(4, "little")
 
 
-def _item_key(task_id: str, number: int | None) -> str:
-    """The key of an item of a call; without a number that of the call."""
-    return key_of(task_id if number is None else f"{task_id}:{number}")
+# Where a call waits for another process, most of what ours cost is memory that has left the
+# processor's caches meanwhile: so what each call runs is written out, and touches little.
 
 
 def _install(instrument: Instrument, ray: ModuleType) -> None:
@@ -43,37 +45,60 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     is_ref = ray.ObjectRef
     infos = worker.global_worker.function_actor_manager.execution_infos
     known = hasattr(worker.Worker, "current_task_id") and worker.WORKER_MODE
-    if not (isinstance(infos, dict) and callable(is_ref.task_id) and known):
+    if not (isinstance(infos, dict) and known):
         raise UnexpectedError("this release of Ray looks up an actor's methods in another way")
+    result = is_ref(bytes(range(is_ref.size())))
+    if result.task_id().binary() != result.binary()[:_TASK]:
+        raise UnexpectedError("in this release of Ray the id of a result has another form")
+    here, in_worker, no_task = worker.global_worker, worker.WORKER_MODE, ray.TaskID.nil().binary()
+    recording = instrument.recording
 
-    def running() -> str | None:
+    def running() -> bytes | None:
         """The task that runs here; a driver has none, and Ray logs a warning if it is asked."""
-        here = worker.global_worker
-        if here.mode != worker.WORKER_MODE:
+        if here.mode != in_worker:
             return None
-        task = here.current_task_id  # as `get_runtime_context` finds it, in four calls more
-        return None if task.is_nil() else task.hex()
+        # what `current_task_id` does
+        task: bytes = here.core_worker.get_current_task_id().binary()
+        return None if task == no_task else task
 
     streams: dict[bytes, None] = {}  # the calls of generators that this process has sent
 
-    def key(ref: Any) -> str:
-        binary = ref.binary() if streams else b""
-        number = int.from_bytes(binary[_TASK:], "little") if binary[:_TASK] in streams else 1
-        return _item_key(ref.task_id().hex(), None if number < FIRST else number)
+    def key(ref: Any) -> bytes:
+        binary: bytes = ref.binary()
+        task = binary[:_TASK]
+        if not streams or task not in streams:
+            return task
+        number = int.from_bytes(binary[_TASK:], "little")
+        return _item_key(task, None if number < FIRST else number)
 
-    def keys(refs: Any) -> tuple[str, ...]:
+    def keys(refs: Any) -> tuple[bytes, ...]:
         own = running()  # what it has put in the store itself
-        known = [ref for ref in refs if isinstance(ref, is_ref) and ref.task_id().hex() != own]
-        return tuple(dict.fromkeys(map(key, known)))
+        known = [key(ref) for ref in refs if isinstance(ref, is_ref)]
+        return tuple(dict.fromkeys([key for key in known if key[:_TASK] != own]))
 
-    def get(object_refs: Any, **_: Any) -> Call | None:
-        if isinstance(object_refs, is_ref):  # as mostly
-            task = object_refs.task_id().hex()
-            return Call("ray.get", "*", None if task == running() else key(object_refs))
+    def getting(object_refs: Any, **_: Any) -> Call | None:
         several = isinstance(object_refs, (list, tuple))
         if several and any(isinstance(ref, is_ref) for ref in object_refs):
             return Call("ray.get", "*", lambda _: keys(object_refs))
         return None
+
+    def get_one(original: Callable[..., Any]) -> Callable[..., Any]:
+        get_several = instrument.marked(original, getting)
+
+        @functools.wraps(original)
+        def get(*args: Any, **kwargs: Any) -> Any:
+            if not args or type(args[0]) is not is_ref or not instrument.on:
+                return get_several(*args, **kwargs)
+            if _torch.is_compiling():
+                return original(*args, **kwargs)
+            link: bytes | None = key(args[0])
+            if here.mode == in_worker and args[0].binary()[:_TASK] == running():
+                link = None
+            return call_linked(
+                recording, "ray.get", "*", link, original, args, kwargs, instrument.fail
+            )
+
+        return get
 
     def wait(*_: Any, **__: Any) -> Call:
         return Call("ray.wait", "*", lambda result: keys(result[0]))
@@ -94,10 +119,11 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
 
     def sending(function: Callable[..., Any]) -> Callable[..., Any]:
         """Note each call that is sent, and the calls whose results are its arguments."""
+        clock = time.perf_counter_ns
 
         @functools.wraps(function)
         def send(self: Any, *args: Any, **options: Any) -> Any:
-            started = time.perf_counter_ns()
+            started = clock()
             refs = function(self, *args, **options)
             if instrument.on:
                 try:
@@ -109,8 +135,10 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
                         if len(streams) > _MOST_STREAMS:
                             del streams[next(iter(streams))]
                     if isinstance(first, is_ref):
-                        given = _arguments(args, options)
-                        needs = [key(ref) for ref in given if isinstance(ref, is_ref)]
+                        needs: list[bytes] = []
+                        if options.get("args") or options.get("kwargs") or len(args) > 1:
+                            given = _arguments(args, options)
+                            needs = [key(ref) for ref in given if isinstance(ref, is_ref)]
                         instrument.note_sent(started, key(first), tuple(needs))
                 except Exception as error:
                     instrument.fail(error)
@@ -121,7 +149,7 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     tasks = Tasks(instrument, asyncio, lambda ref: key(ref) if isinstance(ref, is_ref) else None)
     instrument.replace([ray.actor.ActorHandle], "_actor_method_call", sending)
     instrument.replace([ray.remote_function.RemoteFunction], "_remote", sending)
-    instrument.around([ray, worker], "get", get)
+    instrument.replace([ray, worker], "get", get_one)
     instrument.around([ray, worker], "wait", wait)
     instrument.replace([manager], "get_execution_info", make)
     infos.clear()  # Ray remembers what the manager returned
@@ -143,7 +171,7 @@ def _arguments(args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
 def _marked(
     instrument: Instrument,
     function: Callable[..., Any],
-    running: Callable[[], str | None],
+    running: Callable[[], bytes | None],
     tasks: Tasks,
 ) -> Callable[..., Any]:
     """A task, or the executor of an actor's method, with a scope around each call.
@@ -156,15 +184,15 @@ def _marked(
     if internal:
         return function
 
+    recording = instrument.recording
     is_coroutine = inspect.iscoroutinefunction(method)
     is_generator = inspect.isgeneratorfunction(method)
     is_async_generator = inspect.isasyncgenfunction(method)
 
     def before(*_: Any, **__: Any) -> Call | None:
-        if is_coroutine:
-            tasks.follow()
+        tasks.follow()
         task = running()
-        return Call(name, None, key_of(task)) if task else None
+        return Call(name, None, task) if task else None
 
     def streamed(generator: Any) -> Any:
         try:
@@ -189,7 +217,14 @@ def _marked(
         if is_coroutine:
             coroutine = Driven(instrument, function(*args, **kwargs))
             return instrument.call_coroutine(before, coroutine)
-        return instrument.call(before, function, args, kwargs)
+        try:
+            task = running()
+        except Exception as error:
+            instrument.fail(error)
+            task = None
+        if task is None:
+            return function(*args, **kwargs)
+        return call_linked(recording, name, None, task, function, args, kwargs, instrument.fail)
 
     return executor
 
