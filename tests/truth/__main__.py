@@ -21,6 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python tests/truth")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200, help="how many jobs")
+    parser.add_argument("--large", type=int, default=0, help="as many jobs of 512 and 4,096 ranks")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="print each answer that is not right")
     parser.add_argument("--page", action="store_true", help="write the tables into the page")
@@ -35,17 +36,19 @@ def main() -> None:
         return
     with multiprocessing.Pool(given.processes) as pool:
         cases = [(given.seed, number) for number in range(given.count)]
-        outcomes = pool.map(outcome, cases, chunksize=1)
+        large = [(given.seed, number, of) for of in (512, 4096) for number in range(given.large)]
+        outcomes = pool.map(outcome, [*cases, *large], chunksize=1)
     if given.list:
         for each in outcomes:
             said = each.words or each.said
             if each.said == "wrong" or each.expected == "named" != each.said != "right":
                 click.echo(f"{each.job} {each.topology}, {each.ranks} ranks: {each.said}: {said}; "
                       f"truth: {each.truth or 'nobody'}")  # fmt: skip
-    for head, table in tables(outcomes).items():
+    found = tables(outcomes[: given.count], outcomes[given.count :])
+    for head, table in found.items():
         click.echo(f"\n{head}\n\n{table}")
     if given.page:
-        page.write(given.seed, given.count, tables(outcomes))
+        page.write(given.seed, given.count, given.large, found)
 
 
 if __name__ == "__main__":

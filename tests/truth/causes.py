@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Literal
 
 import attrs
@@ -20,7 +21,9 @@ BETWEEN = "(between)"
 """The place between two steps."""
 SUBMIT = "(submit)"
 """The place where a driver prepares its calls, one after the other: arguments are pickled, say."""
-_MULTIPLIED = ("slow rank", "slow node", "slow everywhere", "slow server")
+UNEVEN = "uneven roles"
+"""Half of the ranks, or a stage, have more to do than the others: that is their part."""
+_MULTIPLIED = ("slow rank", "slow node", "slow everywhere", "slow server", UNEVEN)
 COLLECTOR = "garbage collection"
 _PERIOD = 7
 """Steps between two checkpoints."""
@@ -139,8 +142,9 @@ class Accusation:
         ranks: which of them; empty for all.
         node: the node, if it is one.
         scope: where; empty for all scopes.
-        to: how fast it becomes: as the median of the ``peers`` in each step, or as it usually is
-            if there are none; as the ``mean`` of all in each step; ``half``; or ``zero``.
+        to: how fast it becomes: as the median of the ``peers`` of its role in each step, or as it
+            usually is if there are none; as the ``mean`` of all in each step; ``half``; or
+            ``zero``.
     """
 
     group: str
@@ -149,8 +153,14 @@ class Accusation:
     node: str = ""
     to: Literal["peers", "mean", "half", "zero"] = "peers"
 
-    def applied(self, group: str, scope: str, times: Floats, nodes: list[str]) -> Floats:
-        """The times of a scope with nothing to accuse in it."""
+    def applied(
+        self, group: str, scope: str, times: Floats, nodes: list[str], heavy: Collection[int] = ()
+    ) -> Floats:
+        """The times of a scope with nothing to accuse in it.
+
+        Args:
+            heavy: the ranks that have more to do by their role. They have peers among themselves.
+        """
         if self.group not in ("", group) or scope != (self.scope or scope):
             return times
         ranks = times.shape[1]
@@ -165,8 +175,12 @@ class Accusation:
             times[:, hit] /= 2
         elif self.to == "mean":
             times[:, hit] = times.mean(axis=1)[:, None]
-        elif others:
-            times[:, hit] = np.median(times[:, others], axis=1)[:, None]
         else:
-            times[:, hit] = np.median(times[:, hit], axis=0)
+            for role in (True, False):
+                mine = [rank for rank in hit if (rank in heavy) is role]
+                peers = [rank for rank in others if (rank in heavy) is role]
+                if peers:
+                    times[:, mine] = np.median(times[:, peers], axis=1)[:, None]
+                else:
+                    times[:, mine] = np.median(times[:, mine], axis=0)
         return times

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from pathlib import Path
 
 import attrs
 import numpy as np
 
-from truth.causes import BETWEEN, START, SUBMIT, Accusation, Cause
-from truth.topologies import CHECKPOINT, LOAD, TOPOLOGIES, WEIGHTS, Topology
+from truth.causes import BETWEEN, START, SUBMIT, UNEVEN, Accusation, Cause
+from truth.topologies import CHECKPOINT, LOAD, LOG, TOPOLOGIES, WEIGHTS, Topology, shape_of
 from truth.world import DISTRIBUTIONS, DRIVER, NOISES, Machine, Recorder, World
 
 MATTERS = 0.05
@@ -128,10 +129,15 @@ class Job:
         )
 
 
-def drawn(seed: int, number: int) -> Job:
-    """A job of a suite."""
+def drawn(seed: int, number: int, without_cause: int = 0) -> Job:
+    """A job of a suite.
+
+    Args:
+        without_cause: how many ranks it has, and no cause; 0 for any number and any causes.
+    """
     random = np.random.default_rng([seed, number])
-    topology = str(random.choice(list(TOPOLOGIES)))
+    large_enough = [name for name, about in TOPOLOGIES.items() if about.most >= without_cause]
+    topology = str(random.choice(large_enough))
     about = TOPOLOGIES[topology]
     large = random.random()
     ranks = int(np.round(2 ** random.uniform(1, 6)))
@@ -139,6 +145,7 @@ def drawn(seed: int, number: int) -> Job:
         ranks = 512
     if large < 0.004 and about.most >= 4096:
         ranks = 4096
+    ranks = without_cause or ranks
     mechanism = str(random.choice(about.mechanisms)) if random.random() < 0.2 else ""
     machine = Machine(
         int(random.integers(2**31)),
@@ -155,12 +162,16 @@ def drawn(seed: int, number: int) -> Job:
     causes = [cause for kind in planted for cause in _causes(kind, about, machine, random)]
     record = str(random.choice(RECORDS, p=[0.8, 0.1, 0.1]))
     name = f"{seed}:{number}"
+    if without_cause:
+        machine.retries = False
+        return Job(name, topology, machine)
     return Job(name, topology, machine, planted, tuple(causes[:3]), mechanism, record)
 
 
 def _fits(kind: str, about: Topology, machine: Machine) -> bool:
     group = next(iter(about.places))
     return {
+        UNEVEN: machine.groups[group] >= 4,
         "two slow ranks": machine.groups[group] >= 4,
         "slow node": machine.groups[group] >= 2 * machine.per_node,
     }.get(kind, True)
@@ -197,6 +208,17 @@ def _causes(
         "slow sync": {"group": "Rollout", "ranks": (), "scope": WEIGHTS},
         "late start": {"scope": START},
         "checkpoint": {"group": trainer, "ranks": (0,), "scope": CHECKPOINT},
+        "logging": {"group": trainer, "ranks": (0,), "scope": LOG},
+        UNEVEN: {"ranks": _role(about, ranks, machine.seed)},
         "imbalance": {"ranks": ()},
     }  # fmt: skip
     return [attrs.evolve(cause, **changes.get(kind, {}))]
+
+
+def _role(about: Topology, ranks: int, seed: int) -> tuple[int, ...]:
+    """The ranks that have more to do: a stage, the second half, or every other one."""
+    if "stages" in about.run.__name__:
+        stages, *others = shape_of(ranks)
+        stage = seed % stages
+        return tuple(range(stage * math.prod(others), (stage + 1) * math.prod(others)))
+    return tuple(range(1, ranks, 2) if seed % 2 else range((ranks + 1) // 2, ranks))

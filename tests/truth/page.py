@@ -9,9 +9,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "how-often-it-is-rig
 MARK = "<!-- below: make truth TRUTH=--page -->\n"
 
 
-def write(seed: int, count: int, tables: Mapping[str, str]) -> None:
+def write(seed: int, count: int, large: int, tables: Mapping[str, str]) -> None:
     """Replace everything below the page's mark."""
     head = PAGE.read_text().split(MARK)[0]
-    command = f"```sh\nmake truth SEED={seed} COUNT={count}\n```\n"
+    command = f"```sh\nmake truth SEED={seed} COUNT={count} TRUTH='--large {large}'\n```\n"
     parts = [f"## {title}\n\n{table}\n" for title, table in tables.items()]
     PAGE.write_text(f"{head}{MARK}\n{command}\n" + "\n".join(parts))

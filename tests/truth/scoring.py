@@ -14,7 +14,7 @@ import numpy as np
 from gpuprof._report.explain import answer_of, as_json
 from tabulate import tabulate
 
-from truth.causes import BETWEEN, START, SUBMIT, Accusation, Cause
+from truth.causes import BETWEEN, START, SUBMIT, UNEVEN, Accusation, Cause
 from truth.jobs import Job, drawn
 from truth.world import DRIVER
 
@@ -140,11 +140,17 @@ def accusation(finding: dict[str, Any]) -> Accusation:
 def names(finding: dict[str, Any], cause: Cause) -> bool:
     """Whether a finding names a cause: the worker, node or group, and the scope."""
     if cause.node:
-        return bool(finding["worker"] == cause.node)
+        return bool(finding["worker"] == cause.node) or (
+            finding["cause"] == "imbalance" and cause.node in finding["says"]
+        )
     if _scope(finding) not in ("", cause.scope):
         return False
     if cause.group == DRIVER:
         return bool(finding["worker"] == DRIVER)
+    if finding["cause"] == "imbalance" and finding["workers"]:  # one of the two readings
+        return {f"{cause.group}-{rank}" for rank in cause.ranks} == set(finding["workers"])
+    if cause.kind == UNEVEN:
+        return False  # nobody is slow
     if not cause.ranks:
         return bool(finding["group"] == cause.group and finding["cause"] not in _OF_ONE)
     return f"{cause.group}-{cause.ranks[0]}" in finding["workers"]
@@ -192,8 +198,8 @@ def _called(cause: Cause) -> str:
     return f"{cause.kind} ({who} {cause.scope})"
 
 
-def outcome(case: tuple[int, int]) -> Outcome:
-    """The outcome of a job, given the suite's seed and its number."""
+def outcome(case: tuple[int, ...]) -> Outcome:
+    """The outcome of a job, given what `drawn` takes."""
     job = drawn(*case)
     return judged(job, explained(job))
 
@@ -266,8 +272,12 @@ def _cause(outcome: Outcome) -> str:
     return "several" if " + " in outcome.planted else outcome.planted
 
 
-def tables(outcomes: Sequence[Outcome]) -> dict[str, str]:
-    """All tables, by what they are of."""
+def tables(outcomes: Sequence[Outcome], large: Sequence[Outcome] = ()) -> dict[str, str]:
+    """All tables, by what they are of.
+
+    Args:
+        large: jobs without a cause of many ranks, in one table only.
+    """
     of = {
         expected: [each for each in outcomes if each.expected == expected]
         for expected in ("named", "nobody", "bounded", "hidden", "thin record", "unmodelled")
@@ -280,7 +290,7 @@ def tables(outcomes: Sequence[Outcome]) -> dict[str, str]:
         "A cause to name, by the distribution of work": _table(
             "distribution", lambda o: o.distribution, of["named"]
         ),
-        "No cause, by the number of ranks": _table("ranks", size, without),
+        "No cause, by the number of ranks": _table("ranks", size, [*without, *large]),
         "No cause, by the distribution of work": _table(
             "distribution", lambda o: o.distribution, without
         ),

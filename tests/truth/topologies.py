@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import attrs
 import numpy as np
 
-from truth.causes import BETWEEN, COLLECTOR, START, SUBMIT
+from truth.causes import BETWEEN, COLLECTOR, START, SUBMIT, UNEVEN
 from truth.world import DRIVER, World
 
 if TYPE_CHECKING:
@@ -21,9 +21,13 @@ if TYPE_CHECKING:
 CHECKPOINT = "save_checkpoint"
 LOAD = "next_batch"
 WEIGHTS = "load_weights"
-_RANK_KINDS = ("slow rank", "two slow ranks", "slow node", "slow everywhere", "pauses", "drift")
+LOG = "log_metrics"
+_RANK_KINDS = (
+    "slow rank", "two slow ranks", "slow node", "slow everywhere", "pauses", "drift", UNEVEN,
+)  # fmt: skip
 _TRAINER_KINDS = (
     *_RANK_KINDS, "imbalance", "slow loader", "slow loader everywhere", "late start", "checkpoint",
+    "logging",
 )  # fmt: skip
 _DRIVER_KINDS = ("serial driver", "between steps")
 _CALLER_KINDS = (*_DRIVER_KINDS, "slow submission")
@@ -166,7 +170,8 @@ def _fan_out(world: World, mechanism: str, mixed: bool = False) -> None:
         for scope, usual in (("forward", 8.0), ("backward", 12.0)):
             at = world.run(group, ("Trainer.train", scope), usual, step, at)
         world.adapt(group, at - begun)
-        return world.run(group, ("Trainer.train", CHECKPOINT), 0, step, at, works=False)
+        at = world.run(group, ("Trainer.train", CHECKPOINT), 0, step, at, works=False)
+        return world.run(group, ("Trainer.train", LOG), 0, step, at, works=False)
 
     def evaluate(step: int, now: Floats) -> Floats:
         return world.run(group, ("Trainer.evaluate", "predict"), 25, step, now)
@@ -211,6 +216,7 @@ def _data_parallel(world: World, mechanism: str, hidden: bool = False) -> None:
             now = _reduced(world, group, (), step, now)
         now = world.run(group, ("optimizer",), 0.6, step, now)
         now = world.run(group, (CHECKPOINT,), 0, step, now, works=False)
+        now = world.run(group, (LOG,), 0, step, now, works=False)
         world.step(group, step, begin, now)
 
 
@@ -242,6 +248,7 @@ def _runs_ahead(world: World) -> None:
         world.span(group, ("loss.item",), now, read)
         now, before = read, device
         now = world.run(group, (CHECKPOINT,), 0, step, now, works=False)
+        now = world.run(group, (LOG,), 0, step, now, works=False)
         world.step(group, step, begin, now)
 
 
@@ -260,7 +267,104 @@ def _subgroups(world: World, _: str) -> None:
         world.span(group, ("backward",), now, reduced)
         now = _reduced(world, group, (), step, reduced)
         now = world.run(group, (CHECKPOINT,), 0, step, now, works=False)
+        now = world.run(group, (LOG,), 0, step, now, works=False)
         world.step(group, step, begin, now)
+
+
+def shape_of(ranks: int) -> tuple[int, int, int]:
+    """Stages, replicas and shards of a model on so many ranks, a multiple of 8."""
+    stages = 2 if ranks < 16 else 4
+    return stages, ranks // stages // 2, 2
+
+
+def _stages(world: World, _: str, hidden: bool = False) -> None:
+    """Tensor, pipeline and data parallel: each rank is in a group of each kind.
+
+    A stage waits for the one before it by keys. Shards meet in each forward and backward, replicas
+    once a step. Only the first stage loads, and only the last has a loss.
+    """
+    group, ranks, batches = "Rank", world.size("Rank"), 2
+    stages, replicas, shards = shape = shape_of(ranks)
+    of = np.arange(ranks).reshape(shape)  # stage, replica, shard
+    if world.machine.seed % 3:  # an instrument notes process groups in most jobs, not in all
+        for name, axis in (("pp", 0), ("dp", 1), ("tp", 2)):
+            for members in np.moveaxis(of, axis, -1).reshape(-1, shape[axis]):
+                world.grouped(group, name, members.tolist())
+    now = np.full(ranks, 20.0)
+
+    def at_stage(stage: int, end: Floats) -> Floats:
+        """The ranks' times when those of a stage go on."""
+        mine = np.zeros(shape, bool)
+        mine[stage] = True
+        return np.where(mine.ravel(), end, now)
+
+    def passed(stage: int, direction: str, step: int, batch: int) -> Callable[[int], list[str]]:
+        """The key of what a rank hands over to the one of a stage in its place."""
+        place = dict(zip(range(ranks), np.indices(shape)[1:].reshape(2, -1).T.tolist(),
+                         strict=True))  # fmt: skip
+        return lambda rank: [f"{direction}:{step}:{batch}:{stage}:{place[rank]}"]
+
+    def handled(stage: int, before: int | None, scope: str, usual: float, step: int, batch: int
+                ) -> None:  # fmt: skip
+        nonlocal now
+        if before is not None:
+            there = sent[scope, batch, before]
+            arrived = np.broadcast_to(there, shape).ravel()
+            received = at_stage(stage, np.maximum(now, arrived) + 0.05)
+            world.span(group, (f"recv_{scope}",), now, received, waits_for=group,
+                       waits=passed(stage, scope, step, batch))  # fmt: skip
+            now = received
+        worked = at_stage(stage, now + world.at(group, scope, usual, step, call=batch))
+        met = np.broadcast_to(worked.reshape(shape).max(axis=2, keepdims=True), shape).ravel()
+        took = float(world.at(group, "reduce_shards", 0.2, step, works=False, call=batch)[0])
+        met = at_stage(stage, met + took)
+        if hidden:
+            world.span(group, (scope,), now, met)
+        else:
+            world.span(group, (scope,), now, worked)
+            world.span(
+                group, ("all_reduce",), worked, met, waits_for="barrier",
+                meets=lambda rank: [f"tp:{step}:{batch}:{scope}:{rank // shards}"],
+            )  # fmt: skip
+        now = met
+        if scope == "forward" and stage == stages - 1:
+            now = at_stage(stage, now + world.at(group, "loss", 0.3, step, False, batch))
+            world.span(group, ("loss",), met, now)
+        after = stage + (1 if scope == "forward" else -1)
+        if 0 <= after < stages:
+            handed = at_stage(stage, now + 0.05)
+            world.span(group, (f"send_{scope}",), now, handed,
+                       releases=passed(after, scope, step, batch))  # fmt: skip
+            now = handed
+            sent[scope, batch, stage] = now.reshape(shape)[stage]
+
+    for step in range(world.steps):
+        sent: dict[tuple[str, int, int], Floats] = {}
+        begin = now = now + 0.2
+        now = at_stage(0, now + world.at(group, LOAD, 0.5, step, works=False))
+        world.span(group, (LOAD,), begin, now, waits_for="data")
+        for batch in range(batches):
+            for stage in range(stages):
+                handled(stage, stage - 1 if stage else None, "forward", 4, step, batch)
+        for batch in range(batches):
+            for stage in reversed(range(stages)):
+                before = stage + 1 if stage < stages - 1 else None
+                handled(stage, before, "backward", 6, step, batch)
+        met = np.broadcast_to(now.reshape(shape).max(axis=1, keepdims=True), shape).ravel()
+        met = met + float(world.at(group, "reduce_replicas", 0.4, step, works=False)[0])
+        world.span(group, ("all_reduce",), now, met, waits_for="barrier",
+                   meets=lambda rank, step=step: [
+                       f"dp:{step}:{rank // shards // replicas}:{rank % shards}"
+                   ])  # fmt: skip
+        now = world.run(group, ("optimizer",), 0.6, step, met)
+        now = world.run(group, (CHECKPOINT,), 0, step, now, works=False)
+        now = world.run(group, (LOG,), 0, step, now, works=False)
+        world.step(group, step, begin, now)
+
+
+def _hidden_stages(world: World, mechanism: str) -> None:
+    """The same, but shards meet inside `forward` and `backward`, and nothing records it."""
+    _stages(world, mechanism, hidden=True)
 
 
 def _pipeline(world: World, _: str) -> None:
@@ -587,8 +691,18 @@ TOPOLOGIES = {
     ),
     "hidden in subgroups": Topology(
         _subgroups, lambda ranks: {"Rank": max(4, 2 * (ranks // 2))}, 22,
-        {"Rank": ("forward", "backward")}, (*_RANK_KINDS, "imbalance", "slow loader", "checkpoint"),
+        {"Rank": ("forward", "backward")},
+        (*_RANK_KINDS, "imbalance", "slow loader", "checkpoint", "logging"),
         hidden=("backward",),
+    ),
+    "stages": Topology(
+        _stages, lambda ranks: {"Rank": max(8, 8 * (ranks // 8))}, 60,
+        {"Rank": ("forward", "backward")}, (*_RANK_KINDS, "imbalance", "checkpoint", "logging"),
+    ),
+    "stages, hidden": Topology(
+        _hidden_stages, lambda ranks: {"Rank": max(8, 8 * (ranks // 8))}, 60,
+        {"Rank": ("forward", "backward")}, (*_RANK_KINDS, "imbalance", "checkpoint", "logging"),
+        hidden=("forward", "backward"),
     ),
     "pipeline of ranks": Topology(
         _pipeline, lambda ranks: {"Rank": max(2, min(ranks, 8))}, 60,

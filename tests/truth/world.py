@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
+from gpuprof._session.instruments.collectives import runs
+from gpuprof._session.ledger import PROCESS_GROUP
 from support.simulated_run import SimulatedLedger, write_run
 
-from truth.causes import COLLECTOR, Accusation, Cause, normal, uniform
+from truth.causes import COLLECTOR, UNEVEN, Accusation, Cause, normal, uniform
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -236,7 +238,13 @@ class World:
                 again = self.machine.usual(group, scope, usual, works, call + 1000)
                 times = np.where(times > 1.3 * usual, 1.3 * usual + again, times)
             if self.without is not None:
-                times = self.without.applied(group, scope, times, nodes)
+                heavy = {
+                    rank
+                    for cause in self.causes
+                    if cause.kind == UNEVEN and cause.group == group
+                    for rank in cause.ranks
+                }
+                times = self.without.applied(group, scope, times, nodes, heavy)
             self._times[key] = times
         return self._times[key]
 
@@ -332,6 +340,13 @@ class World:
         if self.recorder is not None and self.recorder.record == "full":
             edges = self.recorder.nanoseconds(begin), self.recorder.nanoseconds(end)
             self.recorder.ledgers[group][0].sent(*edges, key, needs)
+
+    def grouped(self, group: str, name: str, ranks: Sequence[int]) -> None:
+        """Record that ranks of a group are a process group of torch."""
+        for rank in ranks if self.recorder is not None else ():
+            self.recorder.ledgers[group][rank].event(
+                PROCESS_GROUP, 0, name=name, rank=rank, ranks=runs(ranks)
+            )
 
     def step(self, group: str, number: int, begin: Floats | float, end: Floats | float) -> None:
         """Record a step of each rank of a group."""
