@@ -28,8 +28,13 @@ def ddp(
     backward: Numbers = lambda random, *_: float(random.normal(8, 0.2)),
     calls: int = 1,
     ranks: int = 4,
+    sets: int = 1,
 ) -> Path:
-    """Ranks that mark their own steps, and meet at the end of `backward` if `meets`."""
+    """Ranks that mark their own steps, and meet at the end of `backward` if `meets`.
+
+    Args:
+        sets: how many parts of the ranks meet, each for itself.
+    """
     random = np.random.default_rng(1)
     ledgers = [SimulatedLedger(f"Worker-{rank}") for rank in range(ranks)]
     now = [0.0] * ranks
@@ -40,8 +45,9 @@ def ddp(
             done = [ready[rank] + backward(random, rank, step) for rank in range(ranks)]
             last = call == calls - 1
             # what is left to do after the last rank has come takes all of them as long
-            end = max(ready) + float(random.normal(8, 0.2))
+            left = float(random.normal(8, 0.2))
             for rank, ledger in enumerate(ledgers):
+                end = max(ready[rank % sets :: sets]) + left
                 out = end + float(random.normal(0.1, 0.02)) if meets and last else done[rank]
                 ledger.span("load", int(now[rank] * MS), int(ready[rank] * MS))
                 ledger.span("backward", int(ready[rank] * MS), int(out * MS))
@@ -59,6 +65,13 @@ def test_a_rank_that_waits_in_backward_is_not_accused(tmp_path: Path) -> None:
     assert ["Worker-1"] == [finding.worker for finding in answer.findings]
     assert "load" == answer.findings[0].scope
     assert answer.bounds.startswith("Worker-1")
+
+
+def test_ranks_that_meet_in_parts_are_not_accused(tmp_path: Path) -> None:
+    """Every other rank waits for rank 1's batch in `backward`."""
+    run = reading.read(ddp(tmp_path, ranks=6, sets=2))
+    assert [Collective("Worker", "backward")] == run.recognised
+    assert [("Worker-1", "load")] == [(each.worker, each.scope) for each in explain(run).findings]
 
 
 def test_the_wait_is_named_after_the_scope_around_it(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._report.explain import text
+from gpuprof._session.instruments.collectives import runs
 from gpuprof.errors import ConfigError
 from support.run_files import manifest, run_file, session_file
 from support.simulated_job import CAUSES, Job, found_as_planted
@@ -150,14 +153,14 @@ def test_a_rank_is_late_if_it_usually_is(usually: float, named: list[str], tmp_p
 def test_a_node_is_slow_though_none_of_its_ranks_stands_out(tmp_path: Path) -> None:
     """Each of four is the slowest in turn; a group that is only there has no peers."""
     driver = SimulatedLedger("Runner", "driver")
-    ranks = [SimulatedLedger(f"A-{rank}", node=f"node-{rank // 4}") for rank in range(8)]
+    ranks = [SimulatedLedger(f"A-{rank}", node=f"node-{rank // 4}") for rank in range(12)]
     loader = SimulatedLedger("Loader-0", node="node-1")
     for step in range(32):
         begin = 100 * step * MS
         driver.step(step, begin, begin + 100 * MS)
         loader.span("load", begin, begin + 5 * MS)
         for rank, worker in enumerate(ranks):
-            milliseconds = 50 + 20 * (rank // 4) + (rank + step) % 4
+            milliseconds = 50 + 20 * (rank // 4 == 1) + (rank + step) % 4
             worker.span("work", begin, begin + milliseconds * MS)
     found = explain(reading.read(write_run(tmp_path, [driver, loader, *ranks])))
     assert [("node", "node-1", "work")] == [
@@ -528,21 +531,36 @@ def test_what_a_step_spends_on_handing_over_is_said(
     assert found.helps.startswith(f"no rank stands out; {advice}")
 
 
-def spmd(directory: Path, times: list[list[int]]) -> Explanation:
-    """Ranks that work for so many milliseconds in each step and meet; by step and rank."""
+def spmd(
+    directory: Path,
+    times: list[list[int]],
+    groups: Sequence[Sequence[int]] = (),
+    calls: Sequence[int] = (),
+) -> Explanation:
+    """Ranks that work for so many milliseconds in each step and meet; by step and rank.
+
+    Args:
+        groups: process groups, by their ranks.
+        calls: into how many calls each rank divides its work, equally; none: into one.
+    """
     made = [SimulatedLedger(f"Rank-{rank}") for rank in range(len(times[0]))]
     begin = 0
     for number, of_step in enumerate(times):
         end = begin + max(of_step) * MS + MS
-        for ledger, taken in zip(made, of_step, strict=True):
+        for ledger, taken, count in zip(made, of_step, calls or [1] * len(made), strict=True):
             ledger.step(number, begin, end)
-            ledger.span("work", begin + 1, begin + taken * MS)
+            edges = [begin + taken * MS * part // count for part in range(count + 1)]
+            for edge, after in pairwise(edges):
+                ledger.span("work", edge + 1, after)
             ledger.span("barrier", begin + taken * MS, end - 1, waits_for="barrier")
         begin = end
+    for ranks in groups:
+        for rank in ranks:
+            made[rank].event("process group", 0, name="pp", rank=rank, ranks=runs(ranks))
     return explain(reading.read(write_run(directory / "run", made)))
 
 
-@pytest.mark.parametrize(("ranks", "slow"), [(4, {1, 3}), (8, {2, 7})])
+@pytest.mark.parametrize(("ranks", "slow"), [(5, {1, 3}), (8, {2, 7})])
 def test_slow_ranks_that_only_together_cost_anything_are_one_cause(
     ranks: int, slow: set[int], tmp_path: Path
 ) -> None:
@@ -554,6 +572,53 @@ def test_slow_ranks_that_only_together_cost_anything_are_one_cause(
     (finding,) = spmd(tmp_path, times).findings
     assert {f"Rank-{rank}" for rank in slow} == set(finding.workers)
     assert pytest.approx(0.28, abs=0.01) == finding.saves
+
+
+def uneven(ranks: int, heavy: set[int]) -> list[list[int]]:
+    """40 steps in which some ranks take 140 ms, and others 100 ms."""
+    return [
+        [100 + (step + rank) % 3 + 40 * (rank in heavy) for rank in range(ranks)]
+        for step in range(40)
+    ]
+
+
+PIPELINES = [[first, first + 2, first + 4, first + 6] for first in (0, 1)]
+"""Of eight ranks: each two in a row are a stage."""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "heavy", "groups", "calls"),
+    [
+        (4, {1, 3}, [], []),
+        (32, set(range(16, 32)), [], []),
+        (8, {2, 3}, PIPELINES, []),
+        (8, {2, 3}, [], [1, 1, 2, 2, 1, 1, 1, 1]),
+        (8, {0}, [], [3, 2, 2, 2, 2, 2, 2, 2]),
+    ],
+    ids=["half", "half of many", "stage", "more calls", "more calls of one"],
+)
+def test_ranks_that_may_have_more_to_do_are_not_said_to_be_slow(
+    ranks: int, heavy: set[int], groups: list[list[int]], calls: list[int], tmp_path: Path
+) -> None:
+    """It may be their part of the job: that is said, with what an even share would save."""
+    (finding,) = spmd(tmp_path, uneven(ranks, heavy), groups, calls).findings
+    assert ("imbalance", "", "hint") == (finding.cause, finding.worker, finding.grade)
+    assert {f"Rank-{rank}" for rank in heavy} == set(finding.workers)
+    assert pytest.approx(0.28 * (1 - len(heavy) / ranks), abs=0.01) == finding.saves
+    assert "Either that is their part of the job" in finding.says
+
+
+def test_a_pair_that_is_no_stage_is_slow(tmp_path: Path) -> None:
+    """Ranks 2 and 5 of eight have the same part as others that are not slow."""
+    (finding,) = spmd(tmp_path, uneven(8, {2, 5}), PIPELINES).findings
+    assert ("rank", {"Rank-2", "Rank-5"}) == (finding.cause, set(finding.workers))
+
+
+def test_who_pauses_where_all_wait_unseen_is_not_guessed(tmp_path: Path) -> None:
+    """Each rank took as long in that step: one of them did, and the others waited for it."""
+    times = [[100 + (step + rank) % 3 for rank in range(4)] for step in range(40)]
+    times[12] = [1500] * 4
+    assert [] == spmd(tmp_path, times).findings
 
 
 def test_the_slowest_rank_is_not_named_if_the_next_one_takes_nearly_as_long(tmp_path: Path) -> None:
@@ -591,11 +656,13 @@ def test_one_slow_step_is_said_as_once(tmp_path: Path) -> None:
     assert [("once", "Rank-1", "work")] == [(each.cause, each.worker, each.scope) for each in found]
 
 
-@pytest.mark.parametrize(("milliseconds", "named"), [(160, []), (400, ["pauses"])])
+@pytest.mark.parametrize(
+    ("milliseconds", "named"), [(160, []), (400, ["once"]), (1200, ["pauses"])]
+)
 def test_one_slow_step_counts_by_what_it_costs(
     milliseconds: int, named: list[str], tmp_path: Path
 ) -> None:
-    """Of a run of 4 s, 60 ms are not worth a sentence, and 300 ms are a cause."""
+    """Of a run of 4 s, 60 ms are not worth a sentence, 300 ms are, and 1.1 s are a cause."""
     times = [[100 + (step + rank) % 3 for rank in range(2)] for step in range(40)]
     times[12][1] = milliseconds
     assert named == [finding.cause for finding in spmd(tmp_path, times).findings]

@@ -1,17 +1,20 @@
 """Collectives that nobody recorded, recognised by their times.
 
 DDP reduces gradients in C++, inside `backward`. A rank that waits there looks as if it worked. But
-a collective ends on all ranks at once, however early each of them began. So where the calls of a
-scope begin apart and end together, each rank waited until the last one began.
+a collective ends on all its ranks at once, however early each of them began. So where the calls of
+a scope begin apart and end together, each rank waited until the last one began. Where not all ranks
+end together, those of a process group may, or those of any set that ends together in most steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import attrs
 
+from gpuprof._analysis.roles import process_groups
 from gpuprof._analysis.run import WAIT, Collective, Place, Process, Run
 from gpuprof._analysis.waits import BARRIER
 from gpuprof._artifacts import ledger as ledgers
@@ -41,6 +44,8 @@ _EXACT = 0.02
 _FOLLOWS = 0.5
 """How much later the calls have to end for each second that the last one begins later: 1 where they
 wait for it, 0 where somebody else ends their wait."""
+_MOST_ALONE = 16
+"""Ranks that end with nobody, after which no more sets are looked for."""
 
 
 def recognise(run: Run) -> list[Collective]:
@@ -60,13 +65,61 @@ def recognise(run: Run) -> list[Collective]:
         for place in sorted(_shared_places(members), key=lambda p: -run.places[p].depth):
             if place in hidden or _has_below(run, place, hidden):
                 continue
-            calls = _aligned(run, members, place)
-            meeting = [] if calls is None else [call for call in calls if call.meets(run)]
-            if meeting:
+            meetings = _meetings(run, members, place)
+            if meetings:
                 found.append(Collective(group, run.places[place].path))
                 hidden.add(place)
-                _add_waits(run, members, place, meeting)
+                _add_waits(run, place, meetings)
     return found
+
+
+_Meeting = tuple[Sequence[Process], Sequence["_Calls"]]
+"""Processes that wait for each other, and the calls in which they do."""
+
+
+def _meetings(run: Run, members: Sequence[Process], place: int) -> list[_Meeting]:
+    """The ranks that wait for each other in a place: all together, or some with some."""
+
+    def those(of: Sequence[Process]) -> _Meeting:
+        return of, [call for call in _aligned(run, of, place) if call.meets(run)]
+
+    together = those(members)
+    if together[1]:
+        return [together]
+    found = []
+    left = {process.number: process for process in members}
+    noted = chain.from_iterable(process_groups(members).values())
+    for numbers in noted:
+        if left.keys() >= set(numbers) and (meeting := those([left[each] for each in numbers]))[1]:
+            found.append(meeting)
+            for each in numbers:
+                del left[each]
+    apart = map(those, _ending_together(run, list(left.values()), place))
+    return [*found, *(meeting for meeting in apart if meeting[1])]
+
+
+def _ending_together(
+    run: Run, members: Sequence[Process], place: int
+) -> Iterator[Sequence[Process]]:
+    """Sets of processes whose calls of a place end at the same time."""
+    import numpy as np
+
+    calls = _aligned(run, members, place) if members else []
+    usual = [call.ends[np.isin(call.steps, run.usual)] for call in calls]
+    if not usual or not len(usual[0]):
+        return
+    length = float(np.median([step.duration for step in run.steps]))
+    ends = np.concatenate(usual)
+    left = np.arange(len(members))
+    alone = 0
+    while len(left) > 1 and alone < _MOST_ALONE:
+        apart = np.median(np.abs(ends[:, left] - ends[:, left[:1]]), axis=0)
+        near = apart <= _TOGETHER * _APART * length
+        if near.sum() > 1:
+            yield [members[column] for column in left[near].tolist()]
+        else:
+            alone += 1
+        left = left[~near]
 
 
 @attrs.frozen(eq=False)
@@ -150,7 +203,7 @@ def _has_below(run: Run, place: int, hidden: set[int]) -> bool:
     return any(place in around(number) for number in hidden)
 
 
-def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls] | None:
+def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls]:
     """The calls of a place, in steps in which all ranks make the usual number of them."""
     import numpy as np
 
@@ -164,7 +217,7 @@ def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls] |
         marked = np.flatnonzero(ends > begins)
         marked = marked[np.argsort(begins[marked], kind="stable")]
         if not len(marked) or not len(mine):
-            return None
+            return []
         at = np.searchsorted(begins[marked], starts, "right") - 1
         inside = (at >= 0) & (starts < ends[marked[at]])
         steps = marked[at[inside]]
@@ -179,11 +232,11 @@ def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls] |
     alike = (of_ranks == of_ranks[0]).all(axis=0) & (of_ranks[0] > 0)
     usual = np.bincount(of_ranks[0][alike])
     if not len(usual):
-        return None
+        return []
     size = int(usual.argmax())
     chosen = np.flatnonzero(alike & (of_ranks[0] == size))
     if len(chosen) < _LEAST_STEPS or size > _MOST_CALLS:
-        return None
+        return []
     made = []
     for number in range(size):
         at = np.stack(
@@ -203,7 +256,7 @@ def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls] |
     return made
 
 
-def _add_waits(run: Run, members: Sequence[Process], place: int, calls: Sequence[_Calls]) -> None:
+def _add_waits(run: Run, place: int, meetings: Sequence[_Meeting]) -> None:
     """Add the scopes in which ranks wait, with the keys at which they meet."""
     import numpy as np
 
@@ -213,7 +266,12 @@ def _add_waits(run: Run, members: Sequence[Process], place: int, calls: Sequence
     run.places.append(attrs.evolve(added, name=around.name))
     run.__dict__.pop("waiting_places", None)
     run.__dict__.pop("_parents", None)
-    for column, process in enumerate(members):
+    rows = (
+        (column, process, set_number, calls)
+        for set_number, (members, calls) in enumerate(meetings)
+        for column, process in enumerate(members)
+    )
+    for column, process, set_number, calls in rows:
         ledger = process.ledger
         number = len(ledger.places)
         outer = int(ledger.spans["place"][calls[0].rows[0, column]])
@@ -231,7 +289,7 @@ def _add_waits(run: Run, members: Sequence[Process], place: int, calls: Sequence
                 linked[name] = waited[name]
             linked["role"] = ledgers.MEETS
             linked["key"] = [
-                key_of(f"{process.group}:{place}:{call.number}:{step}")
+                key_of(f"{process.group}:{place}:{set_number}:{call.number}:{step}")
                 for step in call.steps.tolist()
             ]
             links.append(linked)

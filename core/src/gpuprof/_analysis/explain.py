@@ -47,7 +47,13 @@ _BETWEEN = 0.05
 _LEAST_ONCE = 0.02
 """Of a run, what a single slow step must cost to be worth a sentence."""
 _LARGE = 0.05
-"""Of a run, from which a single slow step is a cause like any other."""
+"""Of a run, from which a cause is named."""
+_LARGE_ONCE = 0.15
+"""Of a run, from which a single slow step is a cause like any other: machines have many reasons."""
+_ALIKE = 0.8
+"""Of what one rank takes longer in a slow step, from which another one takes as much longer."""
+_STANDS_OUT = 3.0
+"""How many times what the next rank's pauses cost."""
 _IN_A_HALF = 0.015
 """Of a run, what a cause must cost in each half of it to be named."""
 _LARGEST_RATIO = 10
@@ -654,10 +660,13 @@ class Explainer:
         Args:
             known: whether the path tells what that saves.
         """
-        slow = stragglers.find(self.run)
+        stand_out = stragglers.find(self.run)
+        slow = [each for each in stand_out if each.kind != "imbalance"]
+        found = [self._of_role(each, known) for each in stand_out if each.kind == "imbalance"]
+        found = [each for each in found if each.saves is None or each.saves >= _LEAST_SAVED]
         if not known:
-            return [self._of_straggler(each, None) for each in slow]
-        found, worthless = [], []
+            return [*found, *(self._of_straggler(each, None) for each in slow)]
+        worthless = []
         for each in slow:
             saves = self._saves(self._at_median([each]))
             if saves >= _LEAST_SAVED:
@@ -780,6 +789,36 @@ class Explainer:
             config,
             "named" if sure or cause == "garbage collection" else "hint",
         )
+
+    def _of_role(self, found: Straggler, known: bool) -> Finding:
+        """Ranks that may be slow, or have another part than the others: no record tells which."""
+        run = self.run
+        group, scope = found.group, self._name(found.place)
+        places = [found.place]
+        if found.place == ALL:
+            places = stragglers.common_places(run, group)
+        saves = self._saves(self._even(group, places)) if known else None
+        names = sorted(found.names, key=lambda name: (len(name), name))
+        who = listed(names)
+        nodes = {run.processes[number].node for number in found.processes}
+        elsewhere = {process.node for process in run.groups[group]} - nodes
+        node = nodes.pop()
+        where = f", or their node, {node}, is slow" if not nodes and elsewhere else ""
+        says = (
+            f"{who} take {duration(found.excess / 1e9)} a step longer than the others of {group} "
+            f"in {scope}. Either that is their part of the job, which may not be balanced, or some "
+            f"of them are slow{where}."
+        )
+        return Finding(
+            "imbalance", "", names, group, scope, found.share * self.in_steps, found.excess / 1e9,
+            found.slowest, found.steps, found.probability, found.ratio, saves, 0.0,
+            self._is_alone_profiled(found), says, "If they have more to do than the others, spread "
+            "the work evenly; if not, capture one of them and one of the others, and compare them.",
+            self._capture(
+                group, {run.processes[found.processes[0]].rank},
+                [run.steps[position].number for position in _apart(found.positions)],
+            ), "hint",
+        )  # fmt: skip
 
     def _capture(self, group: str, ranks: set[int], numbers: Sequence[int]) -> str:
         others = [process.rank for process in self.run.groups[group] if process.rank not in ranks]
@@ -1136,17 +1175,7 @@ class Explainer:
                 processes = list(chain.from_iterable(stragglers.members(run, group).values()))
                 times = stragglers.own_time(run, place, [[each] for each in processes])
                 mean = times.sum(axis=1) / (times > 0).sum(axis=1).clip(1)
-                ratios = mean[:, None] / times.clip(1)
-                numbers = [(each.number, place) for each in processes]
-
-                def balanced(
-                    step: int,
-                    numbers: list[tuple[int, int]] = numbers,
-                    ratios: Floats = ratios,
-                ) -> dict[tuple[int, int], float]:
-                    return dict(zip(numbers, ratios[step].tolist(), strict=True))
-
-                saves = self._saves(balanced)
+                saves = self._saves(self._even(group, [place]))
                 if saves < stragglers.LEAST_SHARE:
                     continue
                 usual = times[self.usual]
@@ -1167,6 +1196,17 @@ class Explainer:
                     )
                 )  # fmt: skip
         return found
+
+    def _even(self, group: str, places: Sequence[int]) -> Factors:
+        """By what to multiply the times of a group's ranks to have their mean at these places."""
+        processes = list(chain.from_iterable(stragglers.members(self.run, group).values()))
+        factors: dict[tuple[int, int], Floats] = {}
+        for place in places:
+            times = stragglers.own_time(self.run, place, [[each] for each in processes])
+            mean = times.sum(axis=1) / (times > 0).sum(axis=1).clip(1)
+            for column, process in enumerate(processes):
+                factors[process.number, place] = mean / times[:, column].clip(1)
+        return lambda step: {pair: float(each[step]) for pair, each in factors.items()}
 
     def _between(self) -> list[Finding]:
         """The time between steps, and who works there if a ledger tells."""
@@ -1224,7 +1264,7 @@ class Explainer:
                 continue
             saves = self._saves(each.factors, [self.usual[row] for row in each.rows])
             worth = each.cost / self.loop if not enough else saves
-            if len(each.rows) == 1 and worth < _LARGE:
+            if len(each.rows) == 1 and worth < _LARGE_ONCE:
                 once.append(each)
             elif worth >= (_LARGE if self._is_usual(each) else stragglers.LEAST_SHARE):
                 found.append(self._of_occasion(each, saves if enough else None))
@@ -1355,7 +1395,7 @@ class Explainer:
         import numpy as np
 
         run, (rows, processes, places, own) = self.run, self._worked
-        if len(self.durations) < stragglers.LEAST_STEPS:
+        if len(self.durations) < stragglers.LEAST_STEPS or not run.places:
             return []
         spread = 1.4826 * float(np.median(np.abs(self.durations - self.median)))
         slow = self.durations > max(_SLOW * self.median, self.median + 5 * spread)
@@ -1367,8 +1407,11 @@ class Explainer:
         for row in sorted(row for row in longest.tolist() if slow[row] and row not in seen):
             there = rows == row
             more = np.bincount(codes[there], own[there], size) - usually
-            most = int(more.argmax()) if size else 0
-            if size and more[most] >= _OF_A_SLOW_STEP * (self.durations[row] - self.median):
+            most = int(more.argmax())
+            # where others take longer by as much, all may wait unseen for one of them
+            alike = more[most % len(run.places) :: len(run.places)] > _ALIKE * more[most]
+            long = _OF_A_SLOW_STEP * (self.durations[row] - self.median)
+            if alike.sum() == 1 and more[most] >= long:
                 parts.setdefault(most, []).append((row, float(more[most])))
         found = []
         for code, steps in parts.items():
@@ -1396,7 +1439,12 @@ class Explainer:
                     usual,
                 )
             )
-        return found
+        found.sort(key=lambda each: -each.cost)
+        costs = [*(each.cost for each in found), 0.0]
+        # any rank of a busy machine pauses: a few must pause for much longer than the next one
+        few = [size for size in (1, 2) if size < len(costs) and
+               costs[size - 1] >= _STANDS_OUT * costs[size]]  # fmt: skip
+        return found[: max(few, default=0)]
 
     def _of_occasion(self, occasion: _Occasion, saves: float | None) -> Finding:
         run = self.run
@@ -1412,7 +1460,7 @@ class Explainer:
         cause: Cause = "pauses" if every is None and not occasion.rare else "recurring"
         action = "Do it less often, or while the next step runs; or let all ranks share it."
         if count == 1:
-            large = occasion.cost >= _LARGE * self.loop and saves is not None
+            large = occasion.cost >= _LARGE_ONCE * self.loop and saves is not None
             took = duration(float(self.durations[occasion.rows[0]]) / 1e9)
             cause = "pauses" if large else "once"
             says = (

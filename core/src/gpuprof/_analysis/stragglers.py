@@ -8,6 +8,10 @@ test. Steps that resemble the one before count less.
 What is certain may still be worth nothing: with enough steps the slowest of equal ranks is known
 beyond doubt. So a set must also cost something that the other ranks do not cost: what it takes
 longer than the slowest of them.
+
+Ranks of a group may also have two parts in a job, such as stages of a pipeline or two kinds of
+environments. So nobody is slow if those who take longer are exactly half of the ranks, or exactly
+those who have one part by the record: no time tells that from having more to do.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from gpuprof._analysis import odds
+from gpuprof._analysis import odds, roles
 from gpuprof._analysis.path import CALLS
 from gpuprof._analysis.run import Process, Run, by_name, of_ranks, rows_of
 from gpuprof._analysis.waits import DATA
@@ -45,11 +49,15 @@ _STEADY = 1.7
 chance, about one."""
 _STANDS_OUT = 3.0
 """How many times as far as among equal ranks the slowest one must be from the others."""
+_ALONE = 4
+"""How many times as far as the next one from the one after it. Of a long tail, about two."""
 _DRAWS = 1000
 _DRIFT = 1.2
 """How many times the first quarter of the steps the last one must be, each to the other ranks."""
 _RISING = 0.8
 """Spearman's correlation with the step, from which a rank gets slower."""
+_LEAST_ODD = 7
+"""Odd number of ranks from which on nearly half of them count as half: not yet two of five."""
 _MOST_RANKS = 8
 """Of a set. To tell which ones are slow, more would need more steps than there are."""
 _NEARLY_ALL = 0.8
@@ -67,7 +75,7 @@ _MOST_PAUSES = 200
 _ALIKE = 0.5
 """Of the largest excess on a node, what each worker there must have if it is the node."""
 
-Kind = Literal["rank", "node", "late start", "pauses", "drift"]
+Kind = Literal["rank", "node", "late start", "pauses", "drift", "imbalance"]
 
 
 @attrs.frozen
@@ -76,7 +84,8 @@ class Straggler:
 
     Args:
         kind: ``rank``; ``node``: all workers on it; ``late start``: it begins its steps late;
-            ``pauses``: in some steps only; ``drift``: it gets slower.
+            ``pauses``: in some steps only; ``drift``: it gets slower; ``imbalance``:
+            ranks that may be slow, or have another part than the others.
         group: its group; that with the largest excess for a node.
         names: of the workers, the slowest first, or of the node.
         processes: positions in `Run.processes`.
@@ -225,14 +234,19 @@ def _of_group(
     numbers = [tuple(process.number for process in rank) for rank in ranks]
     found: list[_Suspicion | None] = []
     total = shared_work(run, group)[usual]
+    parts = roles.parts(run, list(chain.from_iterable(ranks)))
     for place in common_places(run, group):
         times = own_time(run, place, ranks)[usual]
         doing = _doing(times)
         if len(doing) > 1 and float(times[:, doing].mean(axis=0).max()) >= LEAST_SHARE * step:
             some = [names[column] for column in doing], [numbers[column] for column in doing]
-            found.append(_tested(times[:, doing], "rank", group, *some, place))
+            calls = roles.by_calls(run, place, [ranks[column] for column in doing])
+            suspicion = _by_role(times[:, doing], group, *some, place, [*parts, *calls])
+            if suspicion is not None and suspicion.kind == "imbalance":
+                parts.append(frozenset(suspicion.processes))
+            found.append(suspicion)
             found.append(_drifting(times[:, doing], group, *some, place))
-    found.append(_tested(total, "rank", group, names, numbers, ALL))
+    found.append(_by_role(total, group, names, numbers, ALL, parts))
     delays = _delays(run, ranks, called)[usual]
     found.append(_tested(delays, "late start", group, names, numbers, BEFORE))
     found += _pauses(total, step, group, names, numbers)
@@ -244,7 +258,11 @@ def _of_group(
         ]
         means = np.stack([total[:, positions].mean(axis=1) for positions in there], axis=1)
         processes = [sum((numbers[position] for position in each), ()) for each in there]
-        found.append(_tested(means, "node", group, nodes, processes, ALL))
+        tested = _tested(means, "node", group, nodes, processes, ALL)
+        if tested is not None and 2 * len(tested.processes) == sum(map(len, numbers)):
+            slow = dict.fromkeys(run.processes[number].name for number in tested.processes)
+            tested.kind, tested.names = "imbalance", tuple(slow)
+        found.append(tested)
     return [each for each in found if each is not None]
 
 
@@ -430,6 +448,45 @@ def _tested(
     return chosen
 
 
+def _by_role(
+    times: Floats,
+    group: str,
+    names: Sequence[str],
+    processes: Sequence[tuple[int, ...]],
+    place: int,
+    parts: Sequence[frozenset[int]],
+) -> _Suspicion | None:
+    """The ranks that are slow; or those that have more to do, or are slow, if none can tell."""
+    import numpy as np
+
+    tested = _tested(times, "rank", group, names, processes, place)
+    count = times.shape[1]
+    order = np.argsort(-times.mean(axis=0), kind="stable")
+    falling = times.mean(axis=0)[order]
+    known = set(chain.from_iterable(processes))
+    halves = {count // 2, count - count // 2}
+    if count < (_LEAST_ODD if count % 2 else _LEAST_RANKS):
+        halves = set()
+    of_parts = {each & known for each in parts}
+    for size in sorted({*halves, *map(len, of_parts)} - {0, count}):
+        columns, rest = order[:size], order[size:]
+        numbers = tuple(number for column in columns for number in processes[column])
+        sharp = falling[0] - falling[size - 1] < falling[size - 1] - falling[size]
+        if not sharp or (size not in halves and frozenset(numbers) not in of_parts):
+            continue
+        if tested is not None and not set(tested.processes) <= set(numbers):
+            continue
+        own, others = np.median(times[:, columns], axis=1), np.median(times[:, rest], axis=1)
+        slower = int((own > others).sum())
+        share = odds.independent_share((own > others).astype(float))
+        chance = odds.tail(slower * share, len(times) * share, 0.5) * count
+        return _Suspicion(
+            "imbalance", group, tuple(names[column] for column in columns), numbers, place, slower,
+            len(times), min(1.0, chance), own, others, others,
+        )  # fmt: skip
+    return tested
+
+
 def _drifting(
     times: Floats,
     group: str,
@@ -501,7 +558,12 @@ def _settled(
     run: Run, named: Sequence[_Suspicion], usual: Sequence[int], step: float
 ) -> list[Straggler]:
     """One straggler for each rank, set or node: the place where it loses most stands for others."""
-    by_nodes = [each for each in named if each.kind == "node"]
+    parts = [set(each.processes) for each in named if each.kind == "imbalance"]
+    by_nodes = [
+        each
+        for each in named
+        if each.kind == "node" and not any(part.issuperset(each.processes) for part in parts)
+    ]
     reported = _reported([each for each in named if each.kind != "node"])
     slow_nodes = _slow_nodes(run, usual, [name for each in named for name in each.names])
     found: dict[tuple[str, tuple[str, ...]], Straggler] = {}
@@ -509,7 +571,7 @@ def _settled(
         made = _straggler(run, suspicion, usual, step)
         nodes = {run.processes[number].node for number in suspicion.processes}
         node = nodes.pop()
-        if not nodes and node in slow_nodes:
+        if not nodes and node in slow_nodes and _tells(run, suspicion, slow_nodes[node]):
             known = found.get(("node", (node,)))
             if known is None or known.excess < made.excess:
                 found["node", (node,)] = attrs.evolve(
@@ -524,6 +586,11 @@ def _settled(
             made = _straggler(run, suspicion, usual, step)
             found["node", (node,)] = attrs.evolve(made, processes=slow_nodes[node])
     return sorted(found.values(), key=lambda each: -each.excess)
+
+
+def _tells(run: Run, suspicion: _Suspicion, there: Sequence[int]) -> bool:
+    """Whether it is the node, as workers with another part are slow there, too."""
+    return suspicion.kind != "imbalance" or len({run.processes[each].group for each in there}) > 1
 
 
 def _reported(named: Iterable[_Suspicion]) -> list[_Suspicion]:
@@ -680,8 +747,14 @@ def imbalanced(run: Run, group: str, place: int) -> bool:
     gaps = ordered[:, -1] - ordered[:, -2]
     if 2 * slowest.max() > len(times) * _BY_TURNS or gaps.mean() < _STEADY * gaps.std():
         return False
+    if len(ranks) < _LEAST_RANKS:
+        return True
+    # where machines interrupt ranks for long, but rarely, the second one stands out as well
+    next_gaps = ordered[:, -2] - ordered[:, -3]
     random = np.random.default_rng(0).standard_normal((_DRAWS, len(ranks)))
-    return len(ranks) < _LEAST_RANKS or _apart(ordered) >= _STANDS_OUT * _apart(random)
+    return bool(np.median(gaps) >= _ALONE * np.median(next_gaps)) and (
+        _apart(ordered) >= _STANDS_OUT * _apart(random)
+    )
 
 
 def _apart(values: Floats) -> float:
