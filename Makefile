@@ -22,7 +22,7 @@ PYTHONS ?= python3.10 python3.12 python3.13
 # in the order of tests/conftest.py.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-planted test-random test-pythons test-faults test-frameworks test-jobs truth fuzz check bench docs dist pictures clean
+.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-planted test-random test-pythons test-faults test-frameworks test-jobs truth truth-real fuzz check bench docs dist pictures clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -77,6 +77,9 @@ test-jobs: ## unmodified jobs of Transformers, Lightning, TRL and Ray's librarie
 	@sh scripts/jobs.sh $(UNMODIFIED); code=$$?; if [ $$code = 3 ]; then echo "1 skipped: the jobs' libraries cannot be installed"; exit 0; \
 	elif [ $$code != 0 ]; then exit $$code; fi; \
 	$(UNMODIFIED)/bin/python -m pytest $(or $(TESTS),tests/jobs)
+
+truth-real: $(READY) ## the same on small jobs that run, on Ray and torchrun: make truth-real RUNS=5
+	@$(BIN)/python tests/truth/real.py --runs $(or $(RUNS),1)
 
 truth: $(READY) ## how often `gpuprof explain` is right, on generated jobs: make truth SEED=7 COUNT=200
 	@$(BIN)/python tests/truth --seed $(if $(filter default,$(SEED)),0,$(SEED)) --count $(if $(filter file,$(origin COUNT)),200,$(COUNT)) $(TRUTH)

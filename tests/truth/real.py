@@ -1,0 +1,169 @@
+"""Score `gpuprof explain` on small jobs that run: ``python tests/truth/real.py --runs 1``.
+
+Each job runs with a cause, and without it: what the loop then takes less is the truth that a claim
+is held against. Nobody edits the jobs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+import click
+from tabulate import tabulate
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+GPUPROF = [sys.executable, "-m", "gpuprof"]
+DRIVER = "Runner"
+LEAST = 0.05
+"""Share of the loop from which a cause is to be named."""
+Said = Literal["right", "other", "wrong", "nobody", "abstained"]
+
+
+@attrs.frozen
+class Shape:
+    """A job, and what makes it slow.
+
+    Args:
+        name: of the job.
+        cause: as the program takes it; empty: nobody is slow.
+        guilty: the workers, or the group, that may be named for it.
+    """
+
+    name: str
+    cause: str = ""
+    guilty: tuple[str, ...] = ()
+
+
+SHAPES = [
+    Shape("fan_out"), Shape("fan_out", "Sampler-2", ("Sampler-2",)),
+    Shape("fan_out", "Learner-0", ("Learner-0", "Learner")),
+    Shape("blocking", "driver", (DRIVER,)), Shape("blocking", "Sampler-1", ("Sampler-1",)),
+    Shape("chain"), Shape("chain", "Encoder-0", ("Encoder-0", "Encoder")),
+    Shape("judged"), Shape("judged", "Judge-0", ("Judge-0", "Judge")),
+    Shape("judged", "Player-3", ("Player-3",)),
+    Shape("served"), Shape("served", "Server-0", ("Server-0", "Server")),
+    Shape("served", "Trainer-1", ("Trainer-1",)),
+    Shape("routed"), Shape("routed", "Engine-2", ("Engine-2",)),
+    Shape("ddp"), Shape("ddp", "forward-1", ("Worker-1",)), Shape("ddp", "data-0", ("Worker-0",)),
+]  # fmt: skip
+
+
+@attrs.frozen
+class Outcome:
+    """What an answer said of a job; see `truth.scoring.Outcome`."""
+
+    shape: Shape
+    said: Said
+    claimed: float | None
+    real: float
+    words: str
+
+    @property
+    def good(self) -> bool:
+        """Whether it is right, or right to name nobody."""
+        silent = self.said in ("nobody", "abstained")
+        return self.said == "right" or (silent and self.real < LEAST)
+
+
+def ran(shape: Shape, directory: Path, ray: Path) -> tuple[float, dict[str, Any]]:
+    """The seconds of a job's loop, and what is explained of it.
+
+    Raises:
+        subprocess.CalledProcessError: it failed.
+    """
+    directory.mkdir()
+    if shape.name == "ddp":
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone",
+                   "--nproc-per-node", "2", str(PROGRAMS / "ddp_job.py")]  # fmt: skip
+    else:
+        command = [sys.executable, str(PROGRAMS / "ray_jobs.py"), shape.name]
+    command += [shape.cause] * bool(shape.cause)
+    done = subprocess.run(
+        [*GPUPROF, "run", "--", *command],
+        cwd=directory,
+        env={**os.environ, "RAY_DIRECTORY": str(ray), "RAY_worker_niceness": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    loop = re.search(r"loop ([\d.]+)", done.stdout)
+    assert loop is not None, done.stderr
+    explained = subprocess.run(
+        [*GPUPROF, "explain", "--json"], cwd=directory, capture_output=True, text=True, check=False
+    )
+    answer = json.loads(explained.stdout) if explained.returncode == 0 else {}
+    return float(loop[1]), answer
+
+
+def judged(shape: Shape, answer: dict[str, Any], real: float) -> Outcome:
+    """Whether an answer is right.
+
+    Args:
+        real: share of the loop that is saved without the cause.
+    """
+    named = next(
+        (
+            each
+            for each in answer.get("findings", ())
+            if each["cause"] != "once" and (each["saves"] is None or each["saves"] >= 0.01)
+        ),
+        None,
+    )
+    if named is None:
+        enough = answer.get("confidence", {}).get("enough")
+        return Outcome(shape, "nobody" if enough else "abstained", None, real, "")
+    accused = {*named["workers"], named["worker"], named["group"] if not named["workers"] else ""}
+    words = f"{named['grade']}: {named['cause']}: {named['says']}"
+    said: Said = "right" if accused & set(shape.guilty) and real >= LEAST else "wrong"
+    return Outcome(shape, said, named["saves"], real, words)
+
+
+def main() -> None:
+    """Run all shapes, and print what was said of them."""
+    parser = argparse.ArgumentParser(prog="python tests/truth/real.py")
+    parser.add_argument("--runs", type=int, default=1, help="how often each")
+    parser.add_argument("--only", default="", help="the shapes of this name")
+    given = parser.parse_args()
+    outcomes = []
+    with tempfile.TemporaryDirectory(prefix="gp") as place:
+        ray = Path(place, "ray")
+        for number in range(given.runs):
+            usual: dict[str, float] = {}
+            for shape in SHAPES:
+                if given.only not in ("", shape.name):
+                    continue
+                directory = Path(place, f"{shape.name}-{shape.cause}-{number}")
+                if shape.name not in usual and shape.cause:
+                    usual[shape.name], _ = ran(Shape(shape.name), Path(f"{directory}-without"), ray)
+                loop, answer = ran(shape, directory, ray)
+                usual.setdefault(shape.name, loop)
+                outcomes.append(judged(shape, answer, 1 - usual[shape.name] / loop))
+                click.echo(f"{shape.name} {shape.cause or 'none'}: {outcomes[-1].said}: "
+                           f"{outcomes[-1].words}")  # fmt: skip
+    rows = [
+        [
+            each.shape.name,
+            each.shape.cause or "none",
+            each.said,
+            "" if each.claimed is None else f"{each.claimed:.0%}",
+            f"{max(0.0, each.real):.0%}",
+        ]
+        for each in outcomes
+    ]
+    click.echo(tabulate(rows, ["job", "cause", "said", "claimed", "saved"], tablefmt="github"))
+    right = sum(each.good for each in outcomes)
+    wrong = sum(each.said == "wrong" for each in outcomes)
+    click.echo(f"{right} of {len(outcomes)} right, {wrong} wrong")
+
+
+if __name__ == "__main__":
+    main()
