@@ -107,9 +107,13 @@ def ran(shape: Shape, directory: Path, ray: Path) -> tuple[float, dict[str, Any]
 def judged(shape: Shape, answer: dict[str, Any], real: float) -> Outcome:
     """Whether an answer is right.
 
+    Nobody can know that a worker with no equal is slow: it is enough that it bounds a step.
+
     Args:
         real: share of the loop that is saved without the cause.
     """
+    lone = len(shape.guilty) > 1 or DRIVER in shape.guilty
+    bounds = str(answer.get("bounds", ""))
     named = next(
         (
             each
@@ -118,6 +122,8 @@ def judged(shape: Shape, answer: dict[str, Any], real: float) -> Outcome:
         ),
         None,
     )
+    if named is None and lone and bounds.startswith(shape.guilty):
+        return Outcome(shape, "right", None, real, bounds)
     if named is None:
         enough = answer.get("confidence", {}).get("enough")
         return Outcome(shape, "nobody" if enough else "abstained", None, real, "")

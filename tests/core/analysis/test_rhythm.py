@@ -136,6 +136,23 @@ def test_a_loop_over_actors_is_no_round_of_its_own(tmp_path: Path) -> None:
     assert [100] * 11 == [step.duration for step in run.steps]
 
 
+def test_what_is_sent_at_once_is_one_round(tmp_path: Path) -> None:
+    """A few batches through a chain, of which only the last stage is waited for."""
+    run = recorded(
+        tmp_path,
+        [
+            call
+            for at in range(0, 1200, 100)
+            for batch in range(0, 12, 3)
+            for call in (
+                ("Reader-0", "Reader.read", at + batch, at + 90 + batch),
+                ("Writer-0", "Writer.write", at + batch + 1, at + 91 + batch),
+            )
+        ],
+    )
+    assert [100] * 11 == [step.duration for step in run.steps]
+
+
 def test_a_pool_of_tasks_has_no_steps(tmp_path: Path) -> None:
     """The next one is sent when any of several has ended."""
     run = recorded(tmp_path, [("Tasks-0", "square", at * 10, at * 10 + 35) for at in range(50)])

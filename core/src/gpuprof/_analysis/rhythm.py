@@ -40,12 +40,14 @@ class Call:
         time: when sending began, in nanoseconds.
         actors: names of the workers; the group's where a task may run in any worker.
         alone: whether all earlier calls of the method had been waited for.
+        waits: how many waits of the sender had ended before.
     """
 
     method: Method
     time: int
     actors: frozenset[str]
     alone: bool = True
+    waits: int = 0
 
 
 @attrs.frozen
@@ -83,7 +85,21 @@ def rounds(calls: Sequence[Call]) -> Rounds | None:
         if count > max(_LEAST_ROUNDS, len(longest.starts) if longest else 0):
             once = [at for at, c in enumerate(calls) if c.method == method and actor in c.actors]
             longest = _rounds_with(once, calls) or longest
-    return longest
+    return longest and _with_waits(longest, calls)
+
+
+def _with_waits(made: Rounds, calls: Sequence[Call]) -> Rounds:
+    """Rounds that are sent one after the other, with no wait in between, are one.
+
+    As where a driver sends a few batches through a chain at once. One that never waits says nothing
+    by that.
+    """
+    first, *others = made.starts
+    starts = [first]
+    for at in others:
+        if calls[at].waits > calls[starts[-1]].waits:
+            starts.append(at)
+    return attrs.evolve(made, starts=tuple(starts)) if len(starts) > _LEAST_ROUNDS else made
 
 
 def _rounds_with(once: Sequence[int], calls: Sequence[Call]) -> Rounds | None:
@@ -193,7 +209,7 @@ def sent_calls(run: Run, process: Process) -> list[Call]:
             calls[-1] = attrs.evolve(calls[-1], actors=calls[-1].actors | {actor})
         else:
             time = start + process.ledger.offset
-            calls.append(Call(method, time, frozenset([actor]), alone))
+            calls.append(Call(method, time, frozenset([actor]), alone, waits_before))
         before = waits_before
     return calls
 
