@@ -182,7 +182,7 @@ def test_a_program_whose_recording_cannot_begin_runs_as_alone(tmp_path: Path, fa
 
 def test_a_module_of_the_programs_own_is_the_one_that_it_imports(tmp_path: Path) -> None:
     """Also if the standard library, or what gpuprof uses, has one of the name."""
-    for name in ("calendar", "wrapt", "queue"):
+    for name in ("calendar", "pluggy", "queue"):
         (tmp_path / f"{name}.py").write_text("MINE = __name__")
     (tmp_path / "platform").mkdir()
     (tmp_path / "platform" / "__init__.py").write_text("MINE = 'platform'")
@@ -190,12 +190,12 @@ def test_a_module_of_the_programs_own_is_the_one_that_it_imports(tmp_path: Path)
     own.mkdir()
     (own / "sitecustomize.py").write_text("FLAG = 5")
     (tmp_path / "job.py").write_text(
-        "import calendar, platform, queue, sitecustomize, wrapt\n"
-        "print(calendar.MINE, platform.MINE, queue.MINE, wrapt.MINE, sitecustomize.FLAG)"
+        "import calendar, platform, pluggy, queue, sitecustomize\n"
+        "print(calendar.MINE, platform.MINE, queue.MINE, pluggy.MINE, sitecustomize.FLAG)"
     )
     job = str(tmp_path / "job.py")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     done = run(elsewhere, [*GPUPROF, "--", sys.executable, job], PYTHONPATH=str(own))
-    expected = "calendar platform queue wrapt 5\n"
+    expected = "calendar platform queue pluggy 5\n"
     assert (0, expected) == (done.returncode, done.stdout), done.stderr

@@ -12,11 +12,11 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
 
 from gpuprof._log import log
+from gpuprof._session import after_import as hook
 
 _MARK = "__gpuprof_replaces__"
 _said: set[str] = set()
@@ -39,7 +39,6 @@ def after_import(
         change: replaces functions of the module.
         otherwise: gets the reason if `change` raises. ``None``: it is logged.
     """
-    from wrapt import register_post_import_hook
 
     def apply(module: ModuleType) -> None:
         try:
@@ -47,7 +46,7 @@ def after_import(
         except Exception as error:
             (otherwise or say)(f"{name}: {_text(error)}")
 
-    register_post_import_hook(apply, name)
+    hook.after_import(name, apply)
 
 
 def nothing_profiled(reason: str) -> None:
@@ -82,6 +81,8 @@ def unknown_release(distribution: str, tried: Sequence[str]) -> str | None:
 
     A source tree without metadata has no release: only its functions are checked.
     """
+    from importlib.metadata import PackageNotFoundError, version  # slow to import
+
     try:
         found = version(distribution)
     except PackageNotFoundError:

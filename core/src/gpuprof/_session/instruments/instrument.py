@@ -15,6 +15,8 @@ from gpuprof_timing import Timing, _torch
 from gpuprof_timing._linked import LinkedScope, call_linked
 from gpuprof_timing._recording import Recording
 
+from gpuprof._session.after_import import after_import
+
 _MARK = "__gpuprof_marks__"
 _all: weakref.WeakSet[Instrument] = weakref.WeakSet()
 _numbers = itertools.count()
@@ -116,12 +118,7 @@ class Instrument:
                 except Exception as error:
                     self.fail(error)
 
-        try:
-            from wrapt import register_post_import_hook
-
-            register_post_import_hook(apply, module)
-        except Exception as error:
-            self.fail(error)
+        after_import(module, apply)
 
     def around(self, owners: list[Any], attribute: str, before: Callable[..., Call | None]) -> None:
         """Put a scope around each call of a function.
