@@ -19,9 +19,9 @@ class SimulatedLedger:
         name: as ``ActorGroup-0``, ``ActorGroup-0.child-7``, or ``Runner``.
         role: ``worker``, ``child`` or ``driver``.
         clock: processes with the same text share a clock.
-        tasks: whether its tracks are tasks of one event loop instead of threads.
 
     Attributes:
+        loops: of each track that is a task, the thread of its event loop.
         incarnation: the start of the worker.
         spans: place, track, start and end of the calls so far.
         open: place and start of calls that have not ended.
@@ -29,18 +29,13 @@ class SimulatedLedger:
     """
 
     def __init__(
-        self,
-        name: str,
-        role: str = "worker",
-        node: str = "node-0",
-        clock: str = CLOCK,
-        tasks: bool = False,
+        self, name: str, role: str = "worker", node: str = "node-0", clock: str = CLOCK
     ) -> None:
         self.name = name
         self.role = role
         self.node = node
         self.clock = clock
-        self.tasks = tasks
+        self.loops: dict[int, int] = {}
         self.incarnation = None if role == "driver" else "1"
         self._places: dict[tuple[str, ...], int] = {}
         self._waits_for: dict[tuple[str, ...], str | None] = {}
@@ -120,10 +115,8 @@ class SimulatedLedger:
         for keys, waits_for in self._waits_for.items():
             made.place(*keys, waits_for=waits_for)
         for number in range(1, max([track for _, track, *_ in self.spans] + [1]) + 1):
-            if self.tasks:
-                made.track("AsyncIO Thread: default", 1, task=True)
-            else:
-                made.track("MainThread" if number == 1 else f"thread {number}", number)
+            name = "MainThread" if number == 1 else f"thread {number}"
+            made.track(name, self.loops.get(number, number), task=number in self.loops)
         made.spans(self.spans)
         made.folds(self._folds)
         made.links(self._links)

@@ -130,7 +130,9 @@ def test_an_item_of_a_generator_is_followed_to_the_one_before(tmp_path: Path) ->
 
 def loop(name: str = "A-0") -> SimulatedLedger:
     """A worker with an event loop, whose tracks are tasks."""
-    return SimulatedLedger(name, tasks=True)
+    made = SimulatedLedger(name)
+    made.loops = dict.fromkeys((1, 2, 3), 1)
+    return made
 
 
 def ms(*times: int) -> list[int]:
@@ -191,6 +193,21 @@ def test_a_task_that_is_ready_waits_for_what_blocks_its_loop(tmp_path: Path) -> 
         ("A-0", "A.blocks", "work", 95, 99),
         ("A-0", "A.answer", "work", 99, 100),
     ] == found_ms(read(tmp_path, made, worker, other))
+
+
+def test_a_task_is_followed_to_the_thread_that_runs_its_loop(tmp_path: Path) -> None:
+    """Which waits for it."""
+    made = driver(*ms(100))
+    made.span("prepare", *ms(0, 10))
+    made.span("asyncio.run", *ms(10, 100), waits_for="*", waits=["task:1"])
+    made.loops = {2: 1}
+    made.span("main", *ms(12, 99), track=2, releases=["task:1"])
+    assert [
+        ("Runner", "prepare", "work", 0, 10),
+        ("Runner", "", "dispatch", 10, 12),
+        ("Runner", "main", "work", 12, 99),
+        ("Runner", "asyncio.run", "handover", 99, 100),
+    ] == found_ms(read(tmp_path, made))
 
 
 def test_a_wait_without_a_key_ends_by_the_task_before_it(tmp_path: Path) -> None:

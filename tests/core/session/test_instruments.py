@@ -225,17 +225,19 @@ def driven(recording: Recording) -> Callable[[Coroutine[Any, Any, Any]], Any]:
         tasks.follow()
         return Call("method")
 
-    return lambda job: asyncio.run(made.call_coroutine(before, Driven(made, job)))
+    # as Ray's own coroutines, which are compiled, it is none of the job's
+    nobodys = Instrument("off", recording.timing, recording.faults.append)
+    nobodys.on = False
+    return lambda job: asyncio.run(Driven(nobodys, made.call_coroutine(before, Driven(made, job))))
 
 
 def of_tasks(recording: Recording) -> list[tuple[str, tuple[str, ...]]]:
-    """Path and keys of what was recorded, but for those of the loop's own end."""
+    """Path and keys of what was recorded."""
     recording.end()
     taken = recording.log.take()
     return [
         ("/".join(path_of(node)), getattr(track, "keys", ()))
         for node, track in zip(taken.nodes, taken.tracks, strict=True)
-        if not node.key.startswith("BaseEventLoop")
     ]
 
 
@@ -374,6 +376,33 @@ def test_a_fault_while_a_coroutine_is_suspended(recording: Recording, driven: Ru
 
     assert 3 == driven(job())
     assert 1 == len(recording.faults)
+
+
+def test_whoever_runs_a_loop_waits_for_its_task(recording: Recording) -> None:
+    """Its steps and suspensions are scopes, too."""
+    ref, made = Awaited(), recording.instrument()
+    Tasks(made, asyncio, lambda ref: "ray:1" if isinstance(ref, Awaited) else None)
+
+    async def job() -> int:
+        asyncio.get_running_loop().call_soon(ref.future.set_result, 7)
+        return await ref
+
+    assert 7 == asyncio.run(job())
+    spans = [(path.rpartition("<locals>.")[2], keys) for path, keys in of_tasks(recording)]
+    key = spans[-1][1]
+    assert [("job", ()), ("await", ("ray:1",)), ("job", key), ("asyncio.run", key)] == spans
+    assert key
+
+
+def test_a_loop_that_runs_already_is_left_alone(recording: Recording) -> None:
+    """As in a notebook, where what begins the recording is itself a task."""
+
+    async def cell() -> None:
+        Tasks(recording.instrument(), asyncio, lambda _: "ray:1")
+        await asyncio.create_task(asyncio.sleep(0))
+
+    asyncio.run(cell())
+    assert [] == of_tasks(recording)
 
 
 def stream(recording: Recording) -> Stream:

@@ -20,7 +20,7 @@ import attrs
 from gpuprof._analysis.run import Run, rows_of
 from gpuprof._analysis.waits import BARRIER, DATA
 from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS
-from gpuprof._session.instruments.coroutines import AWAIT, SLEEP
+from gpuprof._session.instruments.coroutines import AWAIT, RUN, SLEEP
 
 if TYPE_CHECKING:
     import numpy as np
@@ -416,6 +416,17 @@ class Graph:
             position -= 1
         return None
 
+    def _loop_of(self, moment: Moment) -> list[Moment]:
+        """Since when a thread runs the event loop of a task, if it waits for it."""
+        process, track, time = moment
+        tracks = self.run.processes[process].ledger.tracks
+        for number, spans in self._spans_of(process).items() if tracks[track].task else ():
+            if not tracks[number].task and tracks[number].thread == tracks[track].thread:
+                position, _ = spans.at(time)
+                if position >= 0 and self.run.places[spans.places[position]].name == RUN:
+                    return [(process, number, spans.starts[position])]
+        return []
+
     def _turns_of(self, process: int, thread: int) -> list[_Turn]:
         """When the tasks of an event loop ran, by end."""
         if (process, thread) not in self._turns:
@@ -534,6 +545,8 @@ class Graph:
         turn = None if alone else self._turn_before(moment, is_call=bool(sent))
         if turn is not None:
             sent = [*sent, (process, turn[2], turn[0])]
+        elif not alone and not sent:
+            sent = self._loop_of(moment)
         if sent:
             latest = sorted([own, *sent], key=_time, reverse=True)
             return Stretch(process, OUTSIDE, latest[0][2], time, "dispatch", tuple(latest))

@@ -10,10 +10,12 @@ from typing import Any
 from gpuprof_timing._cursor import IN_LOOP, fixed_cursor
 from gpuprof_timing._linked import LinkedScope, make_linked
 
-from gpuprof._session.instruments.instrument import Instrument, Key, new_key, short_name
+from gpuprof._session.instruments.instrument import Call, Instrument, Key, new_key, short_name
 
 AWAIT, SLEEP = "await", "asyncio.sleep"
 """The scopes of a suspension."""
+RUN = "asyncio.run"
+"""The scope around an event loop that runs until a task has ended."""
 KEY = "_gpuprof_key"
 """The attribute of a future with the key that its end releases."""
 
@@ -118,7 +120,7 @@ class Driven(Coroutine[Any, Any, Any]):
 
 
 class Tasks:
-    """Follows the tasks of event loops.
+    """Follows the tasks of event loops, and who waits for them.
 
     Args:
         instrument: what marks them.
@@ -132,41 +134,60 @@ class Tasks:
         self._instrument = instrument
         self._asyncio = asyncio
         self._key_of = key_of
+        # as in a notebook: what begins the recording is itself one of its tasks
+        self._left_alone = asyncio._get_running_loop()
+        loops = [asyncio.BaseEventLoop]
         instrument.replace([asyncio.futures, asyncio], "wrap_future", self._wrapping)
+        instrument.replace(loops, "create_task", self._creating)
+        instrument.around(loops, "run_until_complete", self._running)
 
     def follow(self) -> None:
-        """Drive all tasks that the running loop makes from now on."""
+        """Drive all tasks that the running loop makes from now on, whatever loop it is."""
         loop = self._asyncio.get_running_loop()
-        before = loop.get_task_factory()
-        if getattr(before, KEY, None) is self:
+        if loop is self._left_alone:
+            self._left_alone = None
+        factory = loop.get_task_factory()
+        if isinstance(loop, self._asyncio.BaseEventLoop) or getattr(factory, KEY, None) is self:
             return
+        task = self._asyncio.Task
 
         def make(loop: Any, coroutine: Any, **options: Any) -> Any:
+            if factory is None:
+                return task(coroutine, loop=loop, **options)
+            return factory(loop, coroutine, **options)
+
+        def put_back() -> None:
+            if loop.get_task_factory() is driving:
+                loop.set_task_factory(factory)
+
+        driving = self._creating(make)
+        setattr(driving, KEY, self)
+        loop.set_task_factory(driving)
+        self._instrument.at_end(put_back)
+
+    def _creating(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def create_task(loop: Any, coroutine: Any, **options: Any) -> Any:
             key = None
-            if self._instrument.on:
+            if self._instrument.on and loop is not self._left_alone:
                 try:
                     coroutine, key = self._driven(coroutine)
                 except Exception as error:
                     self._instrument.fail(error)
-            if before is None:
-                task = self._asyncio.Task(coroutine, loop=loop, **options)
-            else:
-                task = before(loop, coroutine, **options)
-            return self._keyed(task, key)
+            return self._keyed(original(loop, coroutine, **options), key)
 
-        def put_back() -> None:
-            if loop.get_task_factory() is make:
-                loop.set_task_factory(before)
+        return create_task
 
-        setattr(make, KEY, self)
-        loop.set_task_factory(make)
-        self._instrument.at_end(put_back)
+    def _running(self, loop: Any, future: Any) -> Call | None:
+        key: Key | None = getattr(future, KEY, None)
+        is_followed = key is not None or _is_the_jobs(future)
+        return Call(RUN, "*", key) if is_followed and loop is not self._left_alone else None
 
     def _driven(self, coroutine: Any) -> tuple[Any, Key | None]:
         if getattr(coroutine, "__name__", "") == "_wrap_awaitable":  # as `gather` does with others
             frame = getattr(coroutine, "cr_frame", None) or coroutine.gi_frame
             return coroutine, self._key_of(frame.f_locals.get("awaitable"))
-        if type(coroutine) is not CoroutineType:
+        if not _is_the_jobs(coroutine):
             return coroutine, None
         key = new_key("task")
         return Driven(self._instrument, coroutine, short_name(coroutine), key), key
@@ -208,6 +229,14 @@ def _waiters() -> dict[Any, str]:
     from asyncio import tasks
 
     return {tasks._wait.__code__: "fs", tasks.wait_for.__code__: "fut"}  # type: ignore[attr-defined]
+
+
+def _is_the_jobs(coroutine: Any) -> bool:
+    """Whether it is a coroutine that has not ended, and neither ours nor an event loop's own."""
+    if type(coroutine) is not CoroutineType or coroutine.cr_frame is None:
+        return False
+    module = str(coroutine.cr_frame.f_globals.get("__name__"))
+    return not module.startswith(("gpuprof.", "asyncio.base_events"))
 
 
 def _code(coroutine: Any) -> Any:
