@@ -124,6 +124,43 @@ def test_windows_open_at_its_steps(tmp_path: Path) -> None:
     assert {"forward", "backward", "optimizer"} <= set(labels(made["Worker-0.step-3"]))
 
 
+OWN = """
+def train(number):
+    return number
+def main():
+    for number in range(12):
+        train(number)
+main()
+"""
+
+
+def test_calls_of_the_scripts_own_function_are_steps(tmp_path: Path) -> None:
+    """By the script's name as by that of the module that it is."""
+    (tmp_path / "job.py").write_text(OWN)
+    for module in ("job", "__main__"):
+        command = [*GPUPROF, "--step-at", f"{module}:train", "--", sys.executable, "job.py"]
+        done = run(tmp_path, command)
+        assert 0 == done.returncode, done.stderr
+        assert 12 == explained(tmp_path)["steps"]["all"]
+
+
+def test_a_step_that_the_script_does_not_define_stops_before_it_starts(tmp_path: Path) -> None:
+    """It would slow the whole program, and find nothing."""
+    (tmp_path / "job.py").write_text(OWN)
+    done = run(tmp_path, [*GPUPROF, "--step-at", "job:fit", "--", sys.executable, "job.py"])
+    assert (2, "gpuprof: step_at: job:fit: job.py defines no fit\n") == (
+        done.returncode,
+        done.stderr,
+    )
+
+
+def test_without_a_step_what_needs_no_edit_comes_first(tmp_path: Path) -> None:
+    """`gpuprof explain` names the option before the code."""
+    run(tmp_path, [*GPUPROF, "--", sys.executable, "-c", "import queue; queue.Queue().put(1)"])
+    done = run(tmp_path, [sys.executable, "-m", "gpuprof", "explain"])
+    assert "no step is found; without an edit, name what makes a step: gpuprof run" in done.stderr
+
+
 OFF = """
 import concurrent.futures, queue, sys, threading
 replaced = [

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from gpuprof._analysis import reading
+from gpuprof._analysis.explain import no_steps
 from gpuprof._analysis.rhythm import Call, rounds
 from gpuprof._analysis.run import Run
 from gpuprof._artifacts import ledger as ledgers
@@ -99,7 +100,9 @@ def recorded(directory: Path, sent: Sequence[tuple[str, str, int, int]]) -> Run:
         driver.span("ray.get", start + 2, end, waits=[f"k{number}"])
         worker.span(method, start + 1, end - 1, releases=[f"k{number}"])
     found, _ = ledgers.ledgers(write_run(directory, [driver, *workers.values()]))
-    return reading.assemble("run", found, {})
+    run = reading.assemble("run", found, {})
+    run.launched = True
+    return run
 
 
 def test_a_step_begins_with_the_first_call_of_a_round(tmp_path: Path) -> None:
@@ -164,3 +167,14 @@ def test_tasks_in_a_loop_are_steps(tmp_path: Path) -> None:
     sent = [(f"Tasks-{at % 3}", "square", at * 10, at * 10 + 9) for at in range(50)]
     run = recorded(tmp_path, sent)
     assert [10] * 49 == [step.duration for step in run.steps]
+
+
+def test_the_most_frequent_call_is_proposed_where_there_are_no_rounds(tmp_path: Path) -> None:
+    """As a step that needs no edit of the job."""
+    called = [("Env-0", "Env.sample"), ("Opt-0", "Opt.fit")] * 3 + [("Env-0", "Base.sample")] * 4
+    sent = [(worker, method, at * 10, at * 10 + 9) for at, (worker, method) in enumerate(called)]
+    assert (
+        "no step is found; without an edit, name what makes a step: gpuprof run --step-at "
+        "Env.sample -- …, which the driver calls 4 times; in the job, use `with "
+        "profiler.step(i):` in the driver or `with gpuprof.step(i):` in the ranks"
+    ) == no_steps(recorded(tmp_path, sent))

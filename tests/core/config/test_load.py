@@ -402,6 +402,32 @@ def test_the_ledger_of_a_run_is_read_back(ledger: Any) -> None:
     assert config.ledger == load(shown(config)).ledger
 
 
+@pytest.mark.parametrize("name", ["train:step", "a.b:Trainer.step", "Learner.train"])
+def test_step_at(name: str) -> None:
+    """A function, a method, or a method of an actor."""
+    assert name == load({"backend": "none", "step_at": name}).step_at
+
+
+@pytest.mark.parametrize("name", ["step", "a b", "train:", ":step", "Learner.train()", ""])
+def test_step_at_is_a_name(name: str) -> None:
+    """Anything else is an error before the job starts."""
+    (found,) = problems({"backend": "none", "step_at": name}, "profiling")
+    assert (
+        f"profiling.step_at: {name!r} is not valid; expected MODULE:FUNCTION, MODULE:CLASS.METHOD, "
+        "or CLASS.METHOD for a method of an actor"
+    ) == found
+
+
+def test_step_at_an_actors_method_needs_the_instrument() -> None:
+    """The one that sees the calls of actors."""
+    config = {"backend": "none", "step_at": "Learner.train", "instruments": ["torch"]}
+    (found,) = problems(config, "profiling")
+    assert (
+        "profiling.step_at: Learner.train: needs the instrument ray, which sees an actor's calls; "
+        "add it to instruments"
+    ) == found
+
+
 def test_instruments_need_a_ledger() -> None:
     """They write nowhere else."""
     (found,) = problems({"backend": "none", "instruments": ["ray"], "ledger": False}, "profiling")

@@ -15,6 +15,7 @@ from gpuprof_timing._timing import VARIABLE as TIMING_VARIABLE
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.heat import spreads
 from gpuprof._analysis.path import CALLS, OUTSIDE, Call, Factors, Graph, Kind, Stretch, Window
+from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Collective, Process, Run, by_name, collected, imbalance, of_ranks
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
 from gpuprof._analysis.waits import ANYBODY, DATA
@@ -359,7 +360,7 @@ class Explainer:
         self.run = run
         self.usual = run.usual
         if not self.usual:
-            raise ConfigError([_no_steps(run), *run.problems])
+            raise ConfigError([f"{run.name}: {no_steps(run)}", *run.problems])
         self.durations = np.array([run.steps[each].duration for each in self.usual], float)
         self.median = float(np.median(self.durations))
         self.mean = float(self.durations.mean())
@@ -1718,16 +1719,31 @@ def _spread(positions: Sequence[int], most: int) -> list[int]:
     return [positions[number * len(positions) // most] for number in range(most)]
 
 
-def _no_steps(run: Run) -> str:
-    if not run.steps:
+def no_steps(run: Run) -> str:
+    """Why no step can be explained, and what to do: first what needs no edit of the job."""
+    if run.steps:
+        fewer = ", or set --warmup 0" if any(step.warm_up for step in run.steps) else ""
         return (
-            f"{run.name}: no step is marked; use `with profiler.step(i):` in the driver or "
-            "`with gpuprof.step(i):` in the ranks"
+            f"no step can be explained: of {len(run.steps)} all are warm-up, captured or "
+            f"incomplete; run more steps{fewer}"
         )
-    fewer = ", or set --warmup 0" if any(step.warm_up for step in run.steps) else ""
+    where = (
+        "`with profiler.step(i):` in the driver or "
+        if any(p.role == "driver" for p in run.processes)
+        else ""
+    )
+    marked = f"use {where}`with gpuprof.step(i):` in the ranks"
+    if not run.launched:
+        return f"no step is marked; {marked}"
+    missing = f"step_at: {run.step_at} was never called" if run.step_at else "no step is found"
+    called = most_called(run)
+    if called is None:
+        name, which = "MODULE:FUNCTION", "the function that makes a step"
+    else:
+        name, which = called.name, f"which {called.caller} calls {called.times} times"
     return (
-        f"{run.name}: no step can be explained: of {len(run.steps)} all are warm-up, captured or "
-        f"incomplete; run more steps{fewer}"
+        f"{missing}; without an edit, name what makes a step: gpuprof run --step-at {name} -- …, "
+        f"{which}; in the job, {marked}"
     )
 
 

@@ -17,7 +17,7 @@ from gpuprof._artifacts import early_ends, records, runs
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
-from gpuprof._session.ledger import CLOCK_INTERVAL, LAST_SECONDS, LIBRARY_STEPS
+from gpuprof._session.ledger import CLOCK_INTERVAL, LAST_SECONDS, LIBRARY_STEPS, STEP_AT
 from gpuprof.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
     instruments = about.config.get("instruments") if about else None
     if isinstance(instruments, list):
         made.instruments = frozenset(each for each in instruments if isinstance(each, str))
+    made.launched = bool(about and about.beginning and about.beginning["driver"] is None)
+    made.step_at = str(about.config.get("step_at") or "") if about else ""
     known = about.ended_early if about else None
     over = about is not None and about.goes_on() is False
     made.ended_early = _silent(made, over) if known is None else known
@@ -258,7 +260,7 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
     if driver is not None:
         made.driver = driver.number
         made.steps = made.steps or [
-            Step(*edges) for edges in _edges(driver.ledger, driver.ledger.steps())
+            Step(*edges) for edges in _edges(driver.ledger, _steps_of(driver))
         ]
     else:
         _own_steps(made)
@@ -289,7 +291,18 @@ def _edges(ledger: Ledger, steps: Sequence[ledgers.Step]) -> Iterator[tuple[int,
 
 def _of_library(process: Process) -> bool:
     """Whether a process's steps are those of a library."""
-    return any(event["event"] == LIBRARY_STEPS for event in process.ledger.events)
+    return _has(process, LIBRARY_STEPS)
+
+
+def _has(process: Process, kind: str) -> bool:
+    return any(event["event"] == kind for event in process.ledger.events)
+
+
+def _steps_of(process: Process) -> list[ledgers.Step]:
+    """The steps of a process, without a last one that only the end of the one before it began."""
+    steps = process.ledger.steps()
+    only_begun = (process.ledger.ended and process.role != "driver") or _has(process, STEP_AT)
+    return steps[:-1] if steps and steps[-1].end is None and only_begun else steps
 
 
 def _own_steps(run: Run) -> None:
@@ -304,10 +317,7 @@ def _own_steps(run: Run) -> None:
     marked: dict[tuple[int, int], dict[int, tuple[int, int, bool]]] = {}
     for process in run.processes:
         times: dict[int, int] = {}
-        steps = process.ledger.steps()
-        if steps and steps[-1].end is None and process.ledger.ended:
-            del steps[-1]  # of a library, which ended its last step where this one begins
-        for number, start, end, complete in _edges(process.ledger, steps):
+        for number, start, end, complete in _edges(process.ledger, _steps_of(process)):
             occurrence = times[number] = times.get(number, -1) + 1
             marked.setdefault((number, occurrence), {})[process.number] = start, end, complete
     ordered = sorted(marked.items(), key=lambda each: min(edge[0] for edge in each[1].values()))

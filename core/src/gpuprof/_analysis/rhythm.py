@@ -27,6 +27,9 @@ _IN_ROUNDS = 0.75
 _IN_LOOP = 0.5
 """Share of the driver's calls that the loop must contain."""
 
+_MOST_SENDERS = 4
+"""Processes whose calls are looked at for a step to propose."""
+
 Method = tuple[str, str]
 """A worker group, and the name of a method or task."""
 
@@ -212,6 +215,34 @@ def sent_calls(run: Run, process: Process) -> list[Call]:
             calls.append(Call(method, time, frozenset([actor]), alone, waits_before))
         before = waits_before
     return calls
+
+
+@attrs.frozen
+class Called:
+    """A method of an actor that a process calls again and again.
+
+    Args:
+        caller: ``the driver``, or the worker's name.
+        name: of the actor's class and the method.
+        times: of calls.
+    """
+
+    caller: str
+    name: str
+    times: int
+
+
+def most_called(run: Run) -> Called | None:
+    """The method that is called most often; by the driver, unless it calls none repeatedly."""
+    senders = [process for process in run.processes if len(process.ledger.sent)]
+    senders.sort(key=lambda process: (process.role != "driver", -len(process.ledger.sent)))
+    for process in senders[:_MOST_SENDERS]:
+        methods = Counter(call.method for call in sent_calls(run, process) if "." in call.method[1])
+        for (group, method), times in methods.most_common(1):
+            if times > 2:
+                caller = "the driver" if process.role == "driver" else process.name
+                return Called(caller, f"{group}.{method.rpartition('.')[2]}", times)
+    return None
 
 
 def _names(methods: Iterable[Method]) -> str:

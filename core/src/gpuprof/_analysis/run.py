@@ -157,6 +157,8 @@ class Run:
             windows, too.
         ended_early: workers that were killed or crashed while the run went on.
         ended_by_job: workers that the job itself ended while the run went on.
+        launched: whether `gpuprof run` has started it.
+        step_at: what the configuration says a step is; empty if it does not.
         round: what the driver calls in each step, where nobody marked steps; else empty.
         recognised: places in which ranks wait for each other, as their times tell.
         problems: a sentence for each ledger that cannot be read, or not as a whole.
@@ -173,6 +175,8 @@ class Run:
     profiled: frozenset[int] = frozenset()
     ended_early: list[EarlyEnd] = attrs.field(factory=list)
     ended_by_job: list[EarlyEnd] = attrs.field(factory=list)
+    launched: bool = False
+    step_at: str = ""
     round: str = ""
     recognised: list[Collective] = attrs.field(factory=list)
     problems: list[str] = attrs.field(factory=list)

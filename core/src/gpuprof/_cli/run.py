@@ -46,6 +46,12 @@ from gpuprof.integrations import _launch, ray_job
     "--verbose", is_flag=True, help="Also print what the profiler prints. Same as verbose=true."
 )
 @click.option(
+    "--step-at",
+    metavar="NAME",
+    help="What a step is, in a job that marks none: MODULE:FUNCTION, MODULE:CLASS.METHOD, or "
+    "CLASS.METHOD, a method of an actor. Same as step_at=NAME.",
+)
+@click.option(
     "--integrate",
     type=click.Choice(integrations.NAMES),
     help="Framework that COMMAND runs: its own settings, worker groups, steps and timers are used.",
@@ -63,6 +69,7 @@ def command(
     overrides: tuple[str, ...],
     system: str | None,
     verbose: bool,
+    step_at: str | None,
     integrate: str | None,
     words: tuple[str, ...],
 ) -> None:
@@ -86,7 +93,7 @@ def command(
         click.echo(f"gpuprof: {words[0]}: command not found", err=True)
         sys.exit(127)  # as a shell
     if integrate in integrations.ON_RAY:
-        if config or overrides or system or verbose:
+        if config or overrides or system or verbose or step_at:
             raise click.UsageError(
                 f"--integrate {integrate} reads the framework's own settings; change those, or set "
                 "GPUPROF_... variables"
@@ -100,6 +107,7 @@ def command(
     if not source:
         own.update(backend="none", worker_groups="all")
     overrides = (*overrides, "verbose=true") if verbose else overrides
+    overrides = (*overrides, f"step_at={step_at}") if step_at else overrides
     loaded = load(source, system=system, overrides=overrides, defaults=own, readers=compat.READERS)
     given = {
         "source": os.path.abspath(source) if isinstance(source, str) else source,

@@ -33,6 +33,8 @@ Collect = Literal["driver", "none"]
 _SCOPES_PER_STEP = 32
 """Discrete windows that a step may have unless `max_windows` is set: a guard against a scope in a
 loop, each window of which takes about a second."""
+_NAME = r"[^\W\d]\w*"
+_STEP_AT = re.compile(rf"{_NAME}(\.{_NAME})*:{_NAME}(\.{_NAME})*|{_NAME}\.{_NAME}")
 
 
 @attrs.frozen
@@ -156,6 +158,12 @@ class Config:
         "none elsewhere.",
         default=None,
     )
+    step_at: str | None = option(
+        "What a step is under gpuprof run: each outermost call of MODULE:FUNCTION or "
+        "MODULE:CLASS.METHOD, or, on Ray, from one call of an actor's CLASS.METHOD to the next. "
+        "null: gpuprof looks for steps.",
+        default=None,
+    )
     show_env: bool = option(
         "Write and print the values of env and finish_command, masked by default. Variables with "
         "KEY, TOKEN, SECRET, PASS or CREDENTIAL in their names stay masked.",
@@ -205,8 +213,31 @@ class Config:
                 f"instruments: {', '.join(self.instruments)}: not valid with ledger: false, which "
                 "they write to; remove one of the two"
             )
+        problems += self._problems_of_step_at()
         if problems:
             raise ConfigError(problems)
+
+    def _problems_of_step_at(self) -> list[str]:
+        name = self.step_at
+        if name is None:
+            return []
+        problems = []
+        if not _STEP_AT.fullmatch(name):
+            problems.append(
+                f"step_at: {name!r} is not valid; expected MODULE:FUNCTION, MODULE:CLASS.METHOD, "
+                "or CLASS.METHOD for a method of an actor"
+            )
+        elif ":" not in name and self.instruments is not None and "ray" not in self.instruments:
+            problems.append(
+                f"step_at: {name}: needs the instrument ray, which sees an actor's calls; add it "
+                "to instruments"
+            )
+        if not self.ledger.enabled:
+            problems.append(
+                f"step_at: {name}: not valid with ledger: false, which keeps the steps; remove one "
+                "of the two"
+            )
+        return problems
 
     def recording(self) -> Config:
         """The configuration of a job that marks nothing itself: all instruments, unless it says."""

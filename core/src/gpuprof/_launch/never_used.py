@@ -49,6 +49,22 @@ def never_uses_gpuprof(command: Command) -> bool:
     )
 
 
+def defines(command: Command, path: str) -> bool:
+    """Whether a script may define a function, or a class with the method, at its top level."""
+    source = _source(command)
+    if source is None:
+        return True
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # Python says so itself
+        return True
+    *classes, name = path.split(".")
+    if classes:  # the method may be inherited
+        name = classes[0]
+    kinds = (ast.ClassDef,) if classes else (ast.FunctionDef, ast.AsyncFunctionDef)
+    return any(isinstance(n, kinds) and n.name == name for n in ast.walk(tree))
+
+
 def _source(command: Command) -> bytes | str | None:
     words = command.arguments
     if command.python and words[:1] == ("-c",) and len(words) > 1:

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import attrs
 
@@ -19,7 +20,7 @@ from gpuprof._config.schema import Config
 from gpuprof._config.selection import matches
 from gpuprof._launch import at_start, command_line, launchers
 from gpuprof._launch.launchers import Launched
-from gpuprof._launch.never_used import never_uses_gpuprof
+from gpuprof._launch.never_used import defines, never_uses_gpuprof
 from gpuprof._launch.watchdog import watch
 from gpuprof._log import log
 from gpuprof._plan.planner import Planner
@@ -113,6 +114,8 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         planner = Planner(config, run_id, os.path.dirname(directory))
     row = planner.row(planned, list(command.interpreter), tool)
     row["library_steps"] = True
+    if config.step_at is not None:
+        row["step_at"] = _step_at(config, config.step_at, command)
     if orders is not None:
         row["orders"] = orders
     if of.rank == 0 and not matches(group, config.worker_groups):
@@ -183,7 +186,29 @@ def _opens_from_inside(planner: Planner, planned: PlannedWorker) -> bool:
         planned.profiled
         and planner.capability == "in_process"
         and not (planned.worker.lifetime and at_start.starts(planned.environment))
+        and not (planner.config.step_at and at_start.starts(planned.environment))
     )
+
+
+def _step_at(config: Config, name: str, command: Command) -> str:
+    """The function as Python will know it: the program's own script is the module `__main__`.
+
+    Raises:
+        ConfigError: the script does not define it, or the command is no Python program.
+    """
+    key = config.where("step_at")
+    if not at_start.can_start(command):
+        problem = f"{key}: {name}: expected a Python program that reads PYTHONPATH"
+        raise ConfigError(
+            [f"{problem}, got {' '.join((*command.interpreter, *command.arguments))}"]
+        )
+    module, _, path = name.rpartition(":")
+    script = command.arguments[0] if command.script and command.arguments else ""
+    if module != "__main__" and module != Path(script).stem:
+        return name
+    if script and not defines(command, path):
+        raise ConfigError([f"{key}: {name}: {script} defines no {path}"])
+    return f"__main__:{path}"
 
 
 def _how_to_use(planned: PlannedWorker) -> str:

@@ -359,6 +359,8 @@ class Planner:
                 row["instruments"] = list(self.config.instruments)
             if self.library_steps and not planned.profiled:  # the driver's steps open windows
                 row["library_steps"] = True
+                if self.config.step_at is not None:
+                    row["step_at"] = self.config.step_at
         captured = self.captured_steps(worker.group)
         own = [(window.start, window.stop) for window in worker.windows]
         # left out if they tell nothing new: the row travels in a variable, whose length is limited

@@ -14,6 +14,7 @@ from gpuprof._analysis.explain import (
     KindOfStep,
     duration,
     explain,
+    no_steps,
     ordinal,
     percentage,
 )
@@ -92,6 +93,8 @@ def quick_answer(directory: str) -> Explanation | None:
         if not 0 < _size(directory) <= _QUICK:
             return None
         run = reading.read(directory)
+        if run.step_at and not run.steps:
+            log().warning("%s", no_steps(run))
         return explain(run) if len(run.usual) >= 3 else None
     except GpuprofError as error:
         log().info("no explanation: %s", error)

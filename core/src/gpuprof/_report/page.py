@@ -24,7 +24,7 @@ from markupsafe import Markup
 
 from gpuprof._analysis import gantt, reading
 from gpuprof._analysis.diff import DEFAULT, Condition, diff
-from gpuprof._analysis.explain import Explainer, duration, percentage
+from gpuprof._analysis.explain import Explainer, duration, no_steps, percentage
 from gpuprof._analysis.heat import HeatMap, heat_maps, spreads
 from gpuprof._analysis.run import Run, Step
 from gpuprof._analysis.summary import summary_of
@@ -219,7 +219,8 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
 def _no_steps(read: Run | None, without: str) -> str:
     if read is None:
         return without
-    return "No step is marked: use profiler.step(i) in the driver, or gpuprof.step(i) in the ranks."
+    said = no_steps(read)
+    return f"{said[0].upper()}{said[1:]}.".replace("`", "")
 
 
 def _facts(about: runs.About | None) -> Iterator[tuple[str, str]]:

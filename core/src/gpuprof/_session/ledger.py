@@ -59,6 +59,8 @@ result it takes, or 0. A call that takes several has as many rows."""
 
 DRIVES = "drives"
 """The event of a process that counts the run's steps, whatever its header says."""
+STEP_AT = "step at"
+"""The event of a process whose steps the user has named: an actor's call may begin its last one."""
 LIBRARY_STEPS = "library steps"
 """The event of a process whose steps are those of a library: nobody has marked any."""
 PROCESS_GROUP = "process group"

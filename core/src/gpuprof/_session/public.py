@@ -38,6 +38,8 @@ _lock = threading.RLock()
 _NOT_PROFILED = nullcontext()
 _library_steps: LibrarySteps | None = None
 """Marks the steps while the job itself does not."""
+_driver_step: Callable[[int], AbstractContextManager[object]] | None = None
+"""Makes the steps of a driver, which others hear of."""
 _BARRIERS = 4
 """The first one brings everybody together; the fastest one counts."""
 
@@ -124,9 +126,13 @@ def session() -> Session | None:
             _session = _start()
             _started = True
             if _session is not None:
-                if _session.row.get("library_steps"):
+                if _session.row.get("step_at"):
+                    _session.begin(int, _mark_step)
+                elif _session.row.get("library_steps"):
                     _library_steps = LibrarySteps(_session)
-                _session.begin(_library_steps.next if _library_steps is not None else int)
+                    _session.begin(_library_steps.next)
+                else:
+                    _session.begin(int)
     return _session
 
 
@@ -182,6 +188,16 @@ def _step(here: Session, number: int) -> AbstractContextManager[object]:
     if here.ledger is None or not isinstance(number, int):
         return inner
     return _NotedStep(here.ledger, number, inner)
+
+
+def mark_with(driver_step: Callable[[int], AbstractContextManager[object]]) -> None:
+    """Have the steps at the key ``step_at`` be those of the driver that this process is."""
+    global _driver_step
+    _driver_step = driver_step
+
+
+def _mark_step(number: int) -> AbstractContextManager[object]:
+    return step(number) if _driver_step is None else _driver_step(number)
 
 
 class LibrarySteps:
@@ -362,13 +378,13 @@ def _forget() -> None:
 
     A session of its own starts if it uses gpuprof.
     """
-    global _session, _started, _starting, _lock, _timing, _library_steps
+    global _session, _started, _starting, _lock, _timing, _library_steps, _driver_step
     if _session is not None:
         from gpuprof_timing import set_range_opener
 
         set_range_opener(None)
         atexit.unregister(_end)
-    _session, _started, _starting, _library_steps = None, False, False, None
+    _session, _started, _starting, _library_steps, _driver_step = None, False, False, None, None
     _lock = threading.RLock()  # another thread may have held it
     _timing = Timing(f"Process {os.getpid()} profile")
 

@@ -18,7 +18,7 @@ from gpuprof._session.budget import used_bytes
 from gpuprof._session.control import ControlThread
 from gpuprof._session.environment import environment
 from gpuprof._session.file import SESSION_VERSION, SessionFile, State, TreeEntry, files_of
-from gpuprof._session.ledger import DRAIN_INTERVAL, LedgerWriter, make_header
+from gpuprof._session.ledger import DRAIN_INTERVAL, STEP_AT, LedgerWriter, make_header
 from gpuprof._session.left_out import LeftOut
 from gpuprof._session.patience import answered, scratch_of
 from gpuprof._session.step_times import StepOutside, StepTimes
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gpuprof._session.discrete import DiscreteWindows
     from gpuprof._session.finish_command import FinishCommand
     from gpuprof._session.instruments.instrument import Instrument
+    from gpuprof._session.step_at import Mark, StepAt
     from gpuprof.backend.boundary import Hooks
 
 
@@ -68,6 +69,7 @@ class Session:
         step_times: what those steps took.
         totals: what the attributes of its steps add up to.
         ledger: when its scopes began and ended; ``None`` if that is switched off.
+        launched: whether `gpuprof run` has started this process, and nobody else ends its run.
         outside: times one that is in no window; nothing where none can be opened.
         refuses_orders: why nobody but the job's own steps can open a window; ``None`` if others
             can.
@@ -100,6 +102,7 @@ class Session:
         self.step_times = StepTimes()
         self.totals = Totals()
         self.ended = False
+        self.launched = False
         self._over = False
         self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
         # of a child process that is in the report of its worker's whole life
@@ -110,6 +113,7 @@ class Session:
             self._arm(row["orders"])
         self.captures = self._capture is not None and not self.row.get("unwrapped")
         self._instruments: list[Instrument] = []
+        self._step_at: StepAt | None = None
         self.outside: AbstractContextManager[None] = (
             StepOutside(self.step_times) if self.captures else nullcontext()
         )
@@ -124,20 +128,22 @@ class Session:
         if not self.child:
             self._control.submit(self._write)
 
-    def begin(self, end_step: Callable[[], object]) -> None:
+    def begin(self, end_step: Callable[[], object], mark: Mark | None = None) -> None:
         """Begin what needs the session to be known.
 
         That is the window of the worker's whole life, if one is planned, and the instruments.
 
         Args:
             end_step: called where a library ends what it calls a step.
+            mark: makes a step where the key ``step_at`` says.
         """
+        called = self._follow_steps(mark) if mark is not None else None
         if self.ledger is not None and self.row.get("instruments"):
             from gpuprof._session import instruments
             from gpuprof._session.instruments.instrument import Hooks
 
-            hooks = Hooks(end_step, self.ledger.sent, self.ledger.event)
-            self._instruments = instruments.begin(
+            hooks = Hooks(end_step, self.ledger.sent, self.ledger.event, called)
+            self._instruments += instruments.begin(
                 self.row["instruments"], self.timing, self.note, hooks
             )
         if self._worker is not None:
@@ -151,6 +157,18 @@ class Session:
                 self.pid,
             )
             self.open(1)
+
+    def _follow_steps(self, mark: Mark) -> Callable[[str, str, object], None]:
+        from gpuprof._session.instruments.instrument import Instrument
+        from gpuprof._session.step_at import StepAt
+
+        instrument = Instrument("step_at", self.timing, self.note)
+        self._instruments.append(instrument)
+        self._step_at = StepAt(self.row["step_at"], mark, instrument)
+        if self.ledger is not None:
+            self.ledger.event(STEP_AT)
+        self._step_at.install()
+        return self._step_at.called
 
     def _make_ledger(self) -> LedgerWriter | None:
         budget = self.row.get("ledger")
@@ -242,6 +260,8 @@ class Session:
             self.close(window.number)
         self.end_ledger()
         self.write("ready")
+        if self.launched and self._step_at is not None and self._step_at.why_none:
+            log().warning("%s: %s", self.name, self._step_at.why_none)
         if self.row.get("print_tree") and not self.child:
             totals = self.totals.entry()
             if self.timing or totals:

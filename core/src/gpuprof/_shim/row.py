@@ -86,6 +86,7 @@ class Row(_Planned, total=False):
         ledger: what the worker's ledger may take; absent if it writes none.
         instruments: libraries whose waits the worker records; absent if there are none.
         library_steps: whether an instrument marks steps while the job does not.
+        step_at: the function or the actor's method whose calls are steps, if the user says so.
         orders: the directory in which ``gpuprof capture`` leaves its orders.
         node_ids: whether several nodes share a host name.
         print_tree: whether the worker prints its tree at its end, as nobody else does.
@@ -115,6 +116,7 @@ class Row(_Planned, total=False):
     ledger: LedgerLimits
     instruments: list[str]
     library_steps: bool
+    step_at: str
     orders: str
     node_ids: bool
     print_tree: bool

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
-from gpuprof._session.public import timing
+from gpuprof._session import public
 from gpuprof._shim.row import VARIABLE, decode, encode
 from gpuprof.errors import GpuprofError
 from gpuprof.integrations._changes import after_import, guarded, replace, say
@@ -37,13 +37,14 @@ def install() -> None:
     given = os.environ.pop(SETTINGS, "")  # not for the programs that this one starts
     if given:
         _settings.update(json.loads(given))
+        session = public.session()
+        if session is not None:
+            session.launched = True
         after_import("ray", _driver_of_ray)
 
 
 def install_in_worker() -> None:
     """Start the session of a worker process, and record the actors that it makes."""
-    from gpuprof._session import public
-
     session = public.session()
     if session is None:
         return
@@ -71,6 +72,7 @@ def _attempt(what: str, call: Callable[[], Any]) -> Any:
 def _driver_of_ray(ray: ModuleType) -> None:
     from gpuprof.ray import hook_workers
 
+    public.mark_with(_step)
     hook_workers(__name__, _begin, _end, _prepare, _announce)
     replace(ray, "kill", _flushing, ["actor"])
     after_import("ray.actor", lambda module: _actors(module, _plan_in_driver))
@@ -93,6 +95,9 @@ def _begin_run() -> None:
     profiler = Launched(_settings)
     _settings["raises"] = profiler.config.on_error == "raise"
     _driver.take(profiler)
+    session = public.session()
+    if session is not None:
+        session.launched = False  # workers may mark steps as well: the end of the run looks at all
 
 
 def _end() -> None:
@@ -250,7 +255,9 @@ name."""
 
 def _libraries() -> None:
     """Mark the steps and the parts of libraries on Ray."""
-    after_import("ray.rllib.algorithms.algorithm", _rllib_steps)
+    session = public.session()
+    if session is None or "step_at" not in session.row:
+        after_import("ray.rllib.algorithms.algorithm", _rllib_steps)
     for module, (name, methods) in _RLLIB.items():
         after_import(module, functools.partial(_timed, name, methods))
 
@@ -260,7 +267,7 @@ def _timed(name: str, methods: Sequence[str], module: ModuleType) -> None:
         label = f"{name}.{original.__name__}"
 
         def method(*args: Any, **options: Any) -> Any:
-            with guarded(label, lambda: timing().add_time(label)) or nullcontext():
+            with guarded(label, lambda: public.timing().add_time(label)) or nullcontext():
                 return original(*args, **options)
 
         return method
@@ -270,7 +277,6 @@ def _timed(name: str, methods: Sequence[str], module: ModuleType) -> None:
 
 
 def _step(number: int) -> AbstractContextManager[object]:
-    from gpuprof._session import public
     from gpuprof.integrations import _driver
 
     public.forget_library_steps()

@@ -58,11 +58,13 @@ class Hooks(NamedTuple):
         end_step: called where a library ends what it calls a step.
         sent: see `LedgerWriter.sent`.
         event: see `LedgerWriter.event`.
+        called: gets the class, the method and the id of an actor that is about to be called.
     """
 
     end_step: Callable[[], object] = _nothing
     sent: Callable[[int, bytes, tuple[bytes, ...]], object] = _nothing
     event: Callable[..., object] = _nothing
+    called: Callable[[str, str, object], object] | None = None
 
 
 NO_HOOKS = Hooks()
@@ -94,6 +96,7 @@ class Instrument:
         self.name = name
         self._hooks = hooks
         self.note_sent = hooks.sent
+        self.note_called = hooks.called
         self.note_event = hooks.event
         self._timing = timing
         self.on = True

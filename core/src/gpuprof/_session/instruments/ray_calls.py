@@ -146,8 +146,25 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
 
         return send
 
+    def calling(function: Callable[..., Any]) -> Callable[..., Any]:
+        """Tell of each call of an actor's method before it is sent."""
+        send = sending(function)
+
+        @functools.wraps(function)
+        def call(self: Any, *args: Any, **options: Any) -> Any:
+            if instrument.note_called is not None and instrument.on:
+                try:
+                    described = self._ray_actor_creation_function_descriptor
+                    name = described.class_name.rpartition(".")[2]
+                    instrument.note_called(name, args[0], self._actor_id)
+                except Exception as error:
+                    instrument.fail(error)
+            return send(self, *args, **options)
+
+        return call
+
     tasks = Tasks(instrument, asyncio, lambda ref: key(ref) if isinstance(ref, is_ref) else None)
-    instrument.replace([ray.actor.ActorHandle], "_actor_method_call", sending)
+    instrument.replace([ray.actor.ActorHandle], "_actor_method_call", calling)
     instrument.replace([ray.remote_function.RemoteFunction], "_remote", sending)
     instrument.replace([ray, worker], "get", get_one)
     instrument.around([ray, worker], "wait", wait)

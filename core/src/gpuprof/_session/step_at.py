@@ -1,0 +1,193 @@
+"""Steps where the user says that they are: the calls of a function, or of an actor's method."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import FrameType, ModuleType
+from typing import Any
+
+from gpuprof._session.instruments.instrument import Instrument, UnexpectedError
+
+MAIN = "__main__"
+_MOST_SEEN = 20
+
+Mark = Callable[[int], AbstractContextManager[object]]
+
+
+class StepAt:
+    """Marks the steps of this process, from 0.
+
+    Args:
+        name: ``module:Class.method``, ``module:function``, or ``Class.method`` for an actor's
+            method, as this process calls it.
+        mark: makes the step of a number.
+        instrument: replaces the function, and reports a fault.
+    """
+
+    def __init__(self, name: str, mark: Mark, instrument: Instrument) -> None:
+        self._instrument = instrument
+        self._module, _, self._path = name.rpartition(":")
+        self.name = name
+        self._mark = mark
+        self._number = 0
+        self._running = False
+        self._step: AbstractContextManager[object] | None = None
+        self._counted: object = None
+        self._others: set[object] = set()
+        self._seen: dict[str, None] = {}
+        self._problem = ""
+
+    # A function
+
+    def install(self) -> None:
+        """Follow the function, if it is one."""
+        if self._module == MAIN:
+            self._when_defined()
+        elif self._module:
+            self._problem = f"{self._module} was never imported"
+            self._instrument.after_import(self._module, lambda _, module: self._replace(module))
+
+    def _replace(self, module: ModuleType) -> None:
+        self._problem = ""
+        owner: Any = module
+        *classes, name = self._path.split(".")
+        for each in classes:
+            owner = getattr(owner, each, None)
+        if owner is None or not hasattr(owner, name):
+            self._problem = f"{module.__name__} has no {self._path}"
+            raise UnexpectedError(self._problem)
+        self._instrument.replace([owner], name, self._around)
+
+    def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, of which each outermost call is a step."""
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def step(*args: Any, **kwargs: Any) -> Any:
+                outermost = self.enter()
+                try:
+                    return await function(*args, **kwargs)
+                finally:
+                    self.leave(outermost)
+
+        else:
+
+            @functools.wraps(function)
+            def step(*args: Any, **kwargs: Any) -> Any:
+                outermost = self.enter()
+                try:
+                    return function(*args, **kwargs)
+                finally:
+                    self.leave(outermost)
+
+        return step
+
+    def enter(self) -> bool:
+        """Begin a step, unless one is running. Returns whether it has begun. Never raises."""
+        if self._running or not self._instrument.on:
+            return False
+        self._running = True
+        self._begin()
+        return True
+
+    def leave(self, outermost: bool) -> None:
+        """End the step of a call that has begun one. Never raises."""
+        if outermost:
+            self._running = False
+            self._end()
+
+    def __reduce__(self) -> tuple[type[_Elsewhere], tuple[()]]:
+        """The job may send the function to another process, with what is around it."""
+        return _Elsewhere, ()
+
+    def _when_defined(self) -> None:
+        """Replace the function when the program's own script has defined it.
+
+        Nobody imports that module, so its lines are followed until then.
+        """
+        main = sys.modules[MAIN]
+        first = self._path.partition(".")[0]
+
+        def lines(_: FrameType, event: str, __: object) -> Any:
+            if first not in vars(main):
+                return lines
+            sys.settrace(None)
+            try:
+                self._replace(main)
+            except Exception as error:
+                self._instrument.fail(error)
+            return None
+
+        def calls(frame: FrameType, event: str, _: object) -> Any:
+            return lines if frame.f_globals is vars(main) and _is_module(frame) else None
+
+        if sys.gettrace() is None:
+            self._problem = f"the program has not defined {self._path}"
+            sys.settrace(calls)
+        else:
+            self._problem = "a debugger follows the program's own functions"
+
+    # An actor's method
+
+    def called(self, class_name: str, method: str, actor: object) -> None:
+        """Note that this process is about to call a method of an actor.
+
+        A loop may call it of several actors: a step ends when one of them comes again.
+        """
+        name = f"{class_name}.{method}"
+        if self._module or name != self._path:
+            if len(self._seen) < _MOST_SEEN:
+                self._seen[name] = None
+            return
+        if self._counted is not None and actor != self._counted and actor not in self._others:
+            self._others.add(actor)
+            return
+        self._counted, self._others = actor, set()
+        self._end()
+        self._begin()
+
+    # Both
+
+    def _begin(self) -> None:
+        try:
+            self._step = self._mark(self._number)
+            self._number += 1
+            self._step.__enter__()
+        except Exception as error:
+            self._step = None
+            self._instrument.fail(error)
+
+    def _end(self) -> None:
+        step, self._step = self._step, None
+        if step is not None:
+            try:
+                step.__exit__(None, None, None)
+            except Exception as error:
+                self._instrument.fail(error)
+
+    @property
+    def why_none(self) -> str:
+        """Why there was no step; empty if there was one."""
+        if self._number:
+            return ""
+        why = self._problem or "it was never called"
+        seen = f"; this process called {', '.join(self._seen)}" if self._seen else ""
+        return f"step_at: {self.name} has marked no step: {why}{seen}"
+
+
+class _Elsewhere:
+    """Marks nothing, in a process that the function was sent to."""
+
+    def enter(self) -> bool:
+        return False
+
+    def leave(self, outermost: bool) -> None:
+        pass
+
+
+def _is_module(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "<module>"
