@@ -147,16 +147,17 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         return send
 
     def calling(function: Callable[..., Any]) -> Callable[..., Any]:
-        """Tell of each call of an actor's method before it is sent."""
-        send = sending(function)
+        """Also tell of each call of an actor's method before it is sent."""
+        send, note_called = sending(function), instrument.note_called
+        if note_called is None:
+            return send
 
         @functools.wraps(function)
         def call(self: Any, *args: Any, **options: Any) -> Any:
-            if instrument.note_called is not None and instrument.on:
+            if instrument.on:
                 try:
                     described = self._ray_actor_creation_function_descriptor
-                    name = described.class_name.rpartition(".")[2]
-                    instrument.note_called(name, args[0], self._actor_id)
+                    note_called(described.class_name.rpartition(".")[2], args[0], self._actor_id)
                 except Exception as error:
                     instrument.fail(error)
             return send(self, *args, **options)
