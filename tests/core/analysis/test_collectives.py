@@ -29,11 +29,13 @@ def ddp(
     calls: int = 1,
     ranks: int = 4,
     sets: int = 1,
+    leaves: Callable[[int], float] = lambda _: 0.0,
 ) -> Path:
     """Ranks that mark their own steps, and meet at the end of `backward` if `meets`.
 
     Args:
         sets: how many parts of the ranks meet, each for itself.
+        leaves: how many milliseconds a rank goes on after they have met.
     """
     random = np.random.default_rng(1)
     ledgers = [SimulatedLedger(f"Worker-{rank}") for rank in range(ranks)]
@@ -47,7 +49,7 @@ def ddp(
             # what is left to do after the last rank has come takes all of them as long
             left = float(random.normal(8, 0.2))
             for rank, ledger in enumerate(ledgers):
-                end = max(ready[rank % sets :: sets]) + left
+                end = max(ready[rank % sets :: sets]) + left + leaves(rank)
                 out = end + float(random.normal(0.1, 0.02)) if meets and last else done[rank]
                 ledger.span("load", int(now[rank] * MS), int(ready[rank] * MS))
                 ledger.span("backward", int(ready[rank] * MS), int(out * MS))
@@ -127,11 +129,15 @@ def test_equal_beginnings_tell_nothing(tmp_path: Path) -> None:
     assert [] == run.recognised
 
 
-def test_a_loader_that_is_always_as_slow(tmp_path: Path) -> None:
-    """Nothing varies but by noise, and the ends coincide too well for chance."""
+@pytest.mark.parametrize("late", [0, 2])
+def test_a_loader_that_is_always_as_slow(late: float, tmp_path: Path) -> None:
+    """Nothing varies but by noise, and the ends coincide too well for chance.
+
+    The slow rank leaves a little later, as it has to do what the others did while they waited.
+    """
 
     def load(random: np.random.Generator, rank: int, _: int) -> float:
         return float(random.normal(60 if rank == 1 else 5, 0.01))
 
-    run = reading.read(ddp(tmp_path, load))
+    run = reading.read(ddp(tmp_path, load, leaves=lambda rank: late if rank == 1 else 0))
     assert [Collective("Worker", "backward")] == run.recognised

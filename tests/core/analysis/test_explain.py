@@ -1059,6 +1059,20 @@ def test_without_timing_there_are_no_figures(tmp_path: Path) -> None:
     assert "0 %" not in said
 
 
+def test_all_ranks_of_a_group_are_not_slow(tmp_path: Path) -> None:
+    """Each is slow where the other waits unseen: there is nobody to be slower than."""
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    for number in range(40):
+        begin, mine = 100 * number * MS, 60 + number % 7
+        for rank, ledger in enumerate(ranks):
+            ledger.step(number, begin, begin + 100 * MS)
+            middle = begin + (mine if rank else 100 - mine - number % 3) * MS
+            ledger.span("load", begin, middle)
+            ledger.span("backward", middle, begin + 100 * MS)
+    found = explain(reading.read(write_run(tmp_path / "run", ranks), 0))
+    assert [] == [finding.workers for finding in found.findings if len(finding.workers) > 1]
+
+
 @pytest.mark.parametrize(("slowest", "printed"), [(140, False), (160, True)])
 def test_a_path_that_tells_nothing_new_is_not_printed(
     slowest: int, printed: bool, tmp_path: Path

@@ -39,7 +39,7 @@ waits for the others, 0 where it works."""
 _TELLING = 0.05
 """Share of the difference of the beginnings by which something has to vary, so that its slope tells
 anything."""
-_EXACT = 0.02
+_EXACT = 0.05
 """Share of the difference of the beginnings up to which equal ends are no chance."""
 _FOLLOWS = 0.5
 """How much later the calls have to end for each second that the last one begins later: 1 where they

@@ -661,7 +661,8 @@ class Explainer:
         Args:
             known: whether the path tells what that saves.
         """
-        stand_out = stragglers.find(self.run)
+        run = self.run
+        stand_out = stragglers.find(run)
         slow = [each for each in stand_out if each.kind != "imbalance"]
         found = [self._of_role(each, known) for each in stand_out if each.kind == "imbalance"]
         found = [each for each in found if each.saves is None or each.saves >= _LEAST_SAVED]
@@ -677,7 +678,10 @@ class Explainer:
         together: dict[str, list[Straggler]] = {}
         for each in worthless:
             together.setdefault(each.group, []).append(each)
-        for parts in together.values():
+        for group, parts in together.items():
+            slow_ranks = {number for each in parts for number in each.processes}
+            if len(slow_ranks) == len(run.groups[group]):
+                continue  # slower than whom?
             saves = self._saves(self._at_median(parts))
             if saves >= _LEAST_SAVED:
                 found.append(self._of_straggler(_joined(parts), saves, self._at_median(parts)))

@@ -280,7 +280,8 @@ def read(path: Path) -> Ledger:
         if event["event"] == written.DRIVES:
             header["role"] = "driver"
             name = event.get("name")
-            header["name"] = name if isinstance(name, str) else header["name"]
+            if isinstance(name, str):
+                header["name"] = header["group"] = name
     arrays = {
         kind: np.concatenate(rows) if rows else np.empty(0, np.dtype(_DTYPES[kind]))
         for kind, rows in parts.items()
