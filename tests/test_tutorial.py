@@ -53,12 +53,13 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    """A reader who has run the job."""
-    made = Reader(tmp_path_factory.mktemp("tutorial"))
-    (done,) = made.follow(FIRST, "Run it")
+    """A reader who has run the job, with its parts named."""
+    reader = Reader(tmp_path_factory.mktemp("tutorial"))
+    (done,) = reader.follow(FIRST, "Name the parts")
     assert 0 == done.returncode, done.stderr
-    assert "bounds a step:" in done.stderr + done.stdout
-    return made
+    assert "bounds a step:  Trainer" in done.stderr
+    assert "backward" in done.stderr
+    return reader
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +70,21 @@ def comparer(reader: Reader) -> Reader:
     return reader
 
 
-def test_the_first_page_ends_with_a_timeline(reader: Reader) -> None:
-    """Its job runs, and the command writes the file that it names."""
-    (done,) = reader.follow(FIRST, "Look at one step")
-    assert (0, True) == (done.returncode, (reader.directory / done.stdout.split(":")[0]).is_file())
+def test_the_first_page_begins_without_an_edit(tmp_path: Path) -> None:
+    """Its job imports nothing of gpuprof, and its method is named."""
+    reader = Reader(tmp_path)
+    assert "gpuprof" not in (tmp_path / "job.py").read_text()
+    (done,) = reader.follow(FIRST, "Run it")
+    assert "bounds a step:  Trainer" in done.stderr
+    assert "Trainer.train" in done.stderr
+
+
+@pytest.mark.exhaustive
+def test_the_first_page_names_the_slow_loader(tmp_path: Path) -> None:
+    """Not the rank that waits for it in `backward`."""
+    *_, done = Reader(tmp_path).follow(FIRST, "Under torchrun")
+    assert "bounds a step:  Worker-1" in done.stdout
+    assert "if Worker-1 were as fast" in done.stdout
 
 
 @pytest.mark.exhaustive
