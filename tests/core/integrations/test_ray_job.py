@@ -56,3 +56,22 @@ def test_a_method_that_cannot_be_timed_is_the_librarys(
     monkeypatch.setattr(ray_job, "timing", fail)
     assert Runner().sample(2) == 2
     assert said == ["Runner.sample: ZeroDivisionError: planted"]
+
+
+def test_a_report_of_ray_train_is_a_meeting_of_all_ranks(
+    monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    """Its scope waits, and it returns what it returns."""
+    scopes = []
+
+    class Timing:
+        def add_time(self, name: str, waits_for: str) -> None:
+            scopes.append((name, waits_for))
+
+    monkeypatch.setattr(public, "timing", Timing)
+    module: Any = ModuleType("train_fn_utils")
+    module.report = lambda metrics: metrics
+    ray_job._train_report(module)
+    assert module.report({"loss": 1}) == {"loss": 1}
+    assert [("report", "barrier")] == scopes
+    assert [] == said

@@ -258,6 +258,7 @@ def _libraries() -> None:
     session = public.session()
     if session is None or "step_at" not in session.row:
         after_import("ray.rllib.algorithms.algorithm", _rllib_steps)
+    after_import("ray.train.v2.api.train_fn_utils", _train_report)
     for module, (name, methods) in _RLLIB.items():
         after_import(module, functools.partial(_timed, name, methods))
 
@@ -274,6 +275,22 @@ def _timed(name: str, methods: Sequence[str], module: ModuleType) -> None:
 
     for method in methods:
         replace(getattr(module, name), method, timing_too)
+
+
+def _train_report(module: ModuleType) -> None:
+    """Ray Train's workers wait for each other where they report."""
+
+    def waiting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def report(*args: Any, **options: Any) -> Any:
+            scope = guarded(
+                "report", lambda: public.timing().add_time("report", waits_for="barrier")
+            )
+            with scope or nullcontext():
+                return original(*args, **options)
+
+        return report
+
+    replace(module, "report", waiting)
 
 
 def _step(number: int) -> AbstractContextManager[object]:
