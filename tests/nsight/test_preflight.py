@@ -149,7 +149,10 @@ def test_an_nsys_that_works_for_long_is_waited_for(
 ) -> None:
     """A slow machine is no fault: only doing nothing is."""
     nsys = tmp_path / "nsys"
-    nsys.write_text('#!/bin/sh\nwhile [ "$((turns += 1))" -lt 1500000 ]; do :; done; echo 1.2\n')
+    nsys.write_text(
+        "#!/bin/sh\n[ $1 = --version ] || exit\n"
+        'while [ "$((turns += 1))" -lt 1500000 ]; do :; done; echo 1.2\n'
+    )
     nsys.chmod(0o755)
     monkeypatch.setattr("gpuprof._shim.tool.IDLE", 0.5)
     tool = find.find(str(nsys))

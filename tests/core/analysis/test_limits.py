@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tracemalloc
 import zlib
@@ -9,12 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from gpuprof._artifacts.ledger import read
+from gpuprof._cli import main
 from gpuprof._report.explain import answer_of, as_json
 from gpuprof._session import ledger as written
 from gpuprof.errors import GpuprofError
 from support.fuzzing import within
 from support.made_ledgers import MEETS, RELEASES, WAITS, MadeLedger
+from support.run_files import run_file, session_file, window_entry
 
 MS = 1_000_000
 CONSTANT, FACTOR = 64 * 2**20, 20
@@ -91,6 +95,27 @@ def brackets(directory: Path) -> None:
     worker.write()
 
 
+def window_events(directory: Path) -> None:
+    """A worker that opens windows and closes none."""
+    driver(directory, 10)
+    worker, session = MadeLedger(directory), directory / "node-0" / "A-0.start-1.json"
+    events = [
+        {"event": "window", "time": each, "number": each, "label": f"{each}", "state": "opening"}
+        for each in range(50_000)
+    ]
+    worker._json("evnt", *events)
+    worker.write()
+    session.write_text(json.dumps(session_file(window_entry())))
+
+
+def open_steps(directory: Path) -> None:
+    """Steps that do not end, among many events."""
+    made = MadeLedger(directory, "Runner", role="driver")
+    made._json("evnt", *({"event": "note", "time": each} for each in range(50_000)))
+    made._add("step", b"".join(written.STEP.pack(each, each * 1000, 1) for each in range(20_000)))
+    made.write()
+
+
 RUNS = [long_spans, chain, long_names, one_key, many_workers, brackets]
 
 
@@ -117,6 +142,28 @@ def test_reading_takes_memory_in_proportion_to_what_is_read(
     finally:
         tracemalloc.stop()
     assert most <= CONSTANT + FACTOR * size
+
+
+@pytest.mark.parametrize("command", ["explain", "html", "timeline"])
+@pytest.mark.parametrize("make", [window_events, open_steps], ids=lambda make: make.__name__)
+def test_many_events_take_time_in_proportion(
+    make: Callable[[Path], None], command: str, tmp_path: Path
+) -> None:
+    """No event is held against all others."""
+    make(tmp_path)
+    with within(SECONDS):
+        done = CliRunner().invoke(main, [command, str(tmp_path)])
+    # steps that do not end explain nothing
+    assert done.exit_code == 2 * (make is open_steps and command == "explain"), done.output
+
+
+def test_a_run_with_thousands_of_waits_is_refused(tmp_path: Path) -> None:
+    """Each name of a scope would be held against each of them."""
+    driver(tmp_path, 10)
+    waits = {"waits": {f"*{each}*": "barrier" for each in range(3_000)}}
+    (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name, config=waits)))
+    said = "/run.json: config.waits: 3,000 entries are not valid; expected at most 200"
+    assert f"{tmp_path}{said}" == explained(tmp_path)
 
 
 def test_a_hole_in_a_ledger_is_not_read(tmp_path: Path) -> None:

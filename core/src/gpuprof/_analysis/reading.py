@@ -17,6 +17,7 @@ from gpuprof._artifacts import early_ends, records, runs
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
+from gpuprof._config.schema import MOST_WAITS, too_many_waits
 from gpuprof._session.ledger import CLOCK_INTERVAL, LAST_SECONDS, LIBRARY_STEPS, STEP_AT
 from gpuprof.errors import ConfigError
 
@@ -60,7 +61,7 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
         warm_up: how many of the first steps are warm-up; ``None``: those that take longer.
 
     Raises:
-        ConfigError: there is no ledger.
+        ConfigError: there is no ledger, or ``run.json`` has too many entries of the key `waits`.
     """
     directory = Path(directory)
     about = runs.about(directory)
@@ -76,7 +77,10 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
             ]
         )
     patterns = about.config.get("waits") if about else None
-    made = assemble(directory.name, found, patterns if isinstance(patterns, dict) else {})
+    patterns = patterns if isinstance(patterns, dict) else {}
+    if len(patterns) > MOST_WAITS:
+        raise ConfigError([f"{directory}/run.json: config.waits: {too_many_waits(patterns)}"])
+    made = assemble(directory.name, found, patterns)
     made.problems[:0] = problems
     instruments = about.config.get("instruments") if about else None
     if isinstance(instruments, list):
@@ -175,13 +179,14 @@ def _window_times(run: Run, node: str, name: str, incarnation: str) -> dict[int,
         who = process.node, process.name, ledger.header["incarnation"]
         if who != (node, name, incarnation) or ledger.bound is None:
             continue
+        last = ledger.last  # looks at all events
         for event in ledger.events:
             number, time = event.get("number"), event["time"]
             if event["event"] != "window" or not isinstance(number, int):
                 continue
             begun = found.get(number, (time + ledger.offset - ledger.bound, 0))[0]
             if event.get("state") != "closed":  # the process may have died in it
-                time = ledger.last
+                time = last
             found[number] = begun, time + ledger.offset + ledger.bound
     return found
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 
 BARRIER = "barrier"
 """All ranks of the own group meet here."""
@@ -65,18 +65,22 @@ class Waits:
     """
 
     def __init__(self, patterns: Mapping[str, str | None]) -> None:
-        self._configured = patterns
-        self._patterns: list[tuple[str, str | None]] = [*patterns.items(), *DEFAULTS.items()]
+        self._configured = [(_compiled(pattern), whom) for pattern, whom in patterns.items()]
+        defaults = ((_compiled(pattern), whom) for pattern, whom in DEFAULTS.items())
+        self._patterns = [*self._configured, *defaults]
         self._known: dict[str, str | None] = {}
 
     def of(self, name: str) -> str | None:
         """What scopes of this name wait for; ``None`` if they work."""
         if name not in self._known:
-            matching = (waits for pattern, waits in self._patterns if fnmatchcase(name, pattern))
+            matching = (waits for pattern, waits in self._patterns if pattern.match(name))
             self._known[name] = next(matching, None)
         return self._known[name]
 
     def configured(self, name: str) -> str | None:
         """The same by the given patterns alone, for a scope that has said itself that it works."""
-        whom = (whom for pattern, whom in self._configured.items() if fnmatchcase(name, pattern))
-        return next(whom, None)
+        return next((whom for pattern, whom in self._configured if pattern.match(name)), None)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(fnmatch.translate(pattern))

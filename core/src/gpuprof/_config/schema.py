@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_type_hints
 
 import attrs
@@ -35,6 +35,10 @@ _SCOPES_PER_STEP = 32
 loop, each window of which takes about a second."""
 _NAME = r"[^\W\d]\w*"
 _STEP_AT = re.compile(rf"{_NAME}(\.{_NAME})*:{_NAME}(\.{_NAME})*|{_NAME}\.{_NAME}")
+
+
+MOST_WAITS = 200
+"""Entries of the key `waits`: `gpuprof explain` holds each name of a scope against them."""
 
 
 @attrs.frozen
@@ -105,6 +109,11 @@ class Selection:
             raise ConfigError(problems)
 
 
+def too_many_waits(patterns: Mapping[str, object]) -> str:
+    """What is wrong with the key `waits` if it has more than `MOST_WAITS` entries."""
+    return f"{len(patterns):,} entries are not valid; expected at most {MOST_WAITS}"
+
+
 @attrs.frozen
 class Config:
     """A whole configuration.
@@ -149,7 +158,7 @@ class Config:
     waits: dict[str, str | None] = option(
         "Scopes that wait, for gpuprof explain: names or wildcards, and for whom: a worker group, "
         "barrier (all ranks of the own group), data, or * (not known). null: they work. Wins over "
-        "the names that gpuprof knows.",
+        "the names that gpuprof knows. At most 200.",
         factory=dict,
     )
     instruments: Instruments | None = option(
@@ -208,6 +217,8 @@ class Config:
             for key in ("output_dir", "staging_dir")
             if getattr(self, key) is not None and not getattr(self, key).strip()
         ]
+        if len(self.waits) > MOST_WAITS:
+            problems.append(f"waits: {too_many_waits(self.waits)}")
         if self.instruments and not self.ledger.enabled:
             problems.append(
                 f"instruments: {', '.join(self.instruments)}: not valid with ledger: false, which "

@@ -105,15 +105,15 @@ def _interval(found: Sequence[Ledger], first: int | None, last: int | None) -> t
     """The run's time from the beginning of the first step to the end of the last."""
     if first is None or last is None:
         return _FOREVER
-    marked = [(each, each.steps()) for each in _steppers(found)]
+    marked = [(each, each.last, each.steps()) for each in _steppers(found)]
     chosen = [
-        (step.start + each.offset, (each.last if step.end is None else step.end) + each.offset)
-        for each, steps in marked
+        _times_of(step, each, final)
+        for each, final, steps in marked
         for step in steps
         if first <= step.number <= last
     ]
     if not chosen:
-        numbers = [step.number for _, steps in marked for step in steps]
+        numbers = [step.number for *_, steps in marked for step in steps]
         there = f"it has steps {min(numbers)} to {max(numbers)}" if numbers else "it marked no step"
         which = f"step {first}" if first == last else f"steps {first}:{last + 1}"
         raise ConfigError([f"{which}: not in this run; {there}"])
@@ -220,11 +220,12 @@ class _Drawing:
     # What a process recorded of itself
 
     def _steps(self, title: str, each: Ledger, parent: int, rank: int) -> None:
+        last = each.last
         self._rows(
             title,
             parent,
             "step",
-            [(f"step {step.number}", *_times_of(step, each), {}) for step in each.steps()],
+            [(f"step {step.number}", *_times_of(step, each, last), {}) for step in each.steps()],
             rank,
         )
 
@@ -246,8 +247,9 @@ class _Drawing:
                 inside.append(("closing", since.get(label, now), now, {}))
                 windows.append((f"window {label}", begun.pop(label, now), now, {}))
             since[label] = now
+        last = each.last + each.offset
         for label, start in begun.items():
-            windows.append((f"window {label} (not closed)", start, each.last + each.offset, {}))
+            windows.append((f"window {label} (not closed)", start, last, {}))
         self._rows("windows", parent, "window", [*windows, *inside], _WINDOWS)
         for event in each.events:
             if event["event"] != "thinned":
@@ -432,8 +434,8 @@ _Row = tuple[str, int, int, dict[str, "str | int | float"]]
 """A slice's name, start, end, and what is shown with it."""
 
 
-def _times_of(step: Step, each: Ledger) -> tuple[int, int]:
-    return step.start + each.offset, (each.last if step.end is None else step.end) + each.offset
+def _times_of(step: Step, each: Ledger, last: int) -> tuple[int, int]:
+    return step.start + each.offset, (last if step.end is None else step.end) + each.offset
 
 
 def _order_of_process(each: Ledger) -> tuple[Any, ...]:
