@@ -315,6 +315,36 @@ def test_a_task_is_recorded_in_steps_at_the_top(recording: Recording, driven: Ru
     }
 
 
+def test_a_scope_of_the_jobs_in_a_task(recording: Recording, driven: Run) -> None:
+    """It is around the suspensions in it, and no step is around it again."""
+
+    async def part() -> None:
+        with recording.timing.add_time("load"):
+            await asyncio.sleep(0.001)
+            with recording.timing.add_time("parse"):
+                pass
+        await asyncio.sleep(0.001)
+        with recording.timing.add_time("load"):
+            await asyncio.sleep(0.001)
+
+    async def job() -> None:
+        await asyncio.create_task(part())
+
+    driven(job())
+    *spans, last, _, _ = of_tasks(recording)
+    assert [
+        "part",
+        "part/load/asyncio.sleep",
+        "part/load/parse",
+        "part/load",
+        "asyncio.sleep",
+        "part",
+        "part/load/asyncio.sleep",
+        "part/load",
+    ] == [path.removeprefix("test_a_scope_of_the_jobs_in_a_task.<locals>.") for path, _ in spans]
+    assert ("part", True) == (last[0], bool(last[1]))
+
+
 def test_a_future_without_a_key_leaves_a_wait_without_keys(
     recording: Recording, driven: Run
 ) -> None:

@@ -31,7 +31,9 @@ class Driven(Coroutine[Any, Any, Any]):
         owner: what `coroutine` drives itself, as an asynchronous generator.
     """
 
-    __slots__ = ("__weakref__", "_coroutine", "_instrument", "_key", "_name", "_owner", "_scope")
+    __slots__ = (
+        "__weakref__", "_began", "_coroutine", "_instrument", "_key", "_name", "_owner", "_scope",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class Driven(Coroutine[Any, Any, Any]):
         self._name = name
         self._key = key
         self._owner = coroutine if owner is None else owner
+        self._began = False
         self._scope: LinkedScope | None = None
 
     def __getattr__(self, name: str) -> Any:  # `cr_frame` and others, for those who debug a task
@@ -80,36 +83,49 @@ class Driven(Coroutine[Any, Any, Any]):
         try:
             awaited = resume(*given)
         except BaseException:  # it has returned, or failed
+            if self._key is not None and self._scope is None:
+                self._guarded(self._enter, self._name, None, None)
             self._leave(self._key)
             raise
         self._leave(None)
+        self._guarded(self._suspend, awaited)
+        return awaited
+
+    def _guarded(self, mark: Callable[..., object], *given: Any) -> None:
         if self._instrument.on:
             try:
-                inner = _innermost(self._owner)
-                name = SLEEP if _code(inner) is _sleep() else AWAIT
-                self._enter(name, "*", functools.partial(_keys, awaited, inner))
+                mark(*given)
             except Exception as error:
                 self._instrument.fail(error)
-        return awaited
+
+    def _suspend(self, awaited: Any) -> None:
+        inner = _innermost(self._owner)
+        name = SLEEP if _code(inner) is _sleep() else AWAIT
+        self._enter(name, "*", functools.partial(_keys, awaited, inner))
 
     def _resume(self) -> None:
         self._leave(None)
-        if self._name and self._instrument.on:
-            try:
-                self._enter(self._name, None, None)
-            except Exception as error:
-                self._instrument.fail(error)
+        if self._name:
+            self._guarded(self._begin_step)
+
+    def _begin_step(self) -> None:
+        recording = self._instrument.recording
+        if not self._began:  # not inside of what made the task: it goes on meanwhile
+            self._began = True
+            recording.set_cursor(fixed_cursor(recording.top, IN_LOOP))
+        around: Any = recording.get_cursor().scope
+        while around.node is None:
+            around = around.parent
+        if around is recording.top:  # else the job has a scope of its own around this step
+            self._enter(self._name, None, None)
 
     def _enter(self, name: str, waits_for: str | None, key: Any) -> None:
         recording = self._instrument.recording
-        if not recording.enabled:
-            return
-        if self._name:  # not inside of what made the task: it goes on meanwhile
-            recording.set_cursor(fixed_cursor(recording.top, IN_LOOP))
-        scope = make_linked(recording, name, waits_for, key)
-        scope._crosses_tasks = waits_for is not None
-        scope.__enter__()
-        self._scope = scope
+        if recording.enabled:
+            scope = make_linked(recording, name, waits_for, key)
+            scope._crosses_tasks = waits_for is not None
+            scope.__enter__()
+            self._scope = scope
 
     def _leave(self, key: Key | None) -> None:
         scope, self._scope = self._scope, None
