@@ -106,6 +106,38 @@ def test_a_wait_without_a_key_gets_advice_that_can_be_followed(
     assert explain(run).confidence.instrument.startswith(advice)
 
 
+@pytest.mark.parametrize("marked", [False, True])
+def test_what_a_task_awaits_outside_of_ray_can_be_marked(marked: bool, tmp_path: Path) -> None:
+    """With a timer around it, as the advice says."""
+    driver = SimulatedLedger("Runner", "driver")
+    driver.loops = {1: 1}
+    around = ["fetch"] if marked else []
+    for step in range(10):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        for scope in around:
+            driver.span(scope, begin, begin + 90 * MS, waits_for="data")
+        driver.span([*around, "await"], begin, begin + 90 * MS, waits_for="*")
+    run = reading.read(write_run(tmp_path, [driver]))
+    run.instruments = frozenset({"ray"})
+    confidence = explain(run).confidence
+    assert marked == (confidence.explained > 0.85)
+    advice = 'mark what Runner awaits with gpuprof.timer("…", waits_for="data")'
+    assert marked == (confidence.instrument != advice)
+
+
+def test_the_name_of_a_thread_keeps_its_brackets(tmp_path: Path) -> None:
+    """Only a name that is nothing but brackets loses them."""
+    driver = SimulatedLedger("Runner", "driver")
+    for step in range(10):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        driver.span("Thread.join", begin, begin + 99 * MS, waits=[f"{step}"], waits_for="*")
+        driver.span("parse (thread)", begin, begin + 98 * MS, track=2, releases=[f"{step}"])
+    found = explain(reading.read(write_run(tmp_path, [driver])))
+    assert "(parse (thread) 98 %)" in found.bounds
+
+
 def test_ranks_that_start_apart_are_neither_slow_nor_late(tmp_path: Path) -> None:
     """Ranks that do not wait for each other: what lies between their starts is in no step."""
     made = [SimulatedLedger(f"Rank-{rank}") for rank in range(2)]

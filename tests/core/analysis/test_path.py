@@ -210,6 +210,26 @@ def test_a_task_is_followed_to_the_thread_that_runs_its_loop(tmp_path: Path) -> 
     ] == found_ms(read(tmp_path, made))
 
 
+def test_a_call_in_a_pool_is_followed_to_the_task_that_awaits_it(tmp_path: Path) -> None:
+    """Also where that process records the calls of Ray that it sends."""
+    made = driver(*ms(100))
+    made.span("ray.get", *ms(0, 100), waits_for="*", waits=["ray:1"])
+    made.sent(0, 0, "ray:1")
+    worker = loop()
+    del worker.loops[3]
+    worker.span("A.answer", *ms(0, 100), releases=["ray:1"])
+    worker.span(("A.answer", "await"), *ms(10, 99), waits_for="*", waits=["thread:1"])
+    worker.span("parse (thread)", *ms(11, 98), track=3, releases=["thread:1"])
+    worker.sent(*ms(99, 99), "ray:2")
+    assert [
+        ("A-0", "A.answer", "work", 0, 10),
+        ("A-0", "", "dispatch", 10, 11),
+        ("A-0", "parse (thread)", "work", 11, 98),
+        ("A-0", "await", "handover", 98, 99),
+        ("A-0", "A.answer", "work", 99, 100),
+    ] == found_ms(read(tmp_path, made, worker))
+
+
 def test_a_wait_without_a_key_ends_by_the_task_before_it(tmp_path: Path) -> None:
     """As for a queue's item; where the loop was at rest, nobody knows."""
     made = driver(*ms(100))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import importlib
 import multiprocessing
@@ -626,8 +627,9 @@ def test_a_thread_from_before_the_instrument_has_no_key(recording: Recording) ->
     assert [("Thread.join", None, ())] == recording.spans()
 
 
-def test_the_result_of_a_thread_pool_is_waited_for(recording: Recording) -> None:
-    """By the key of that call; the pool's own threads are no scopes."""
+@pytest.mark.parametrize("in_context", [False, True])
+def test_the_result_of_a_thread_pool_is_waited_for(in_context: bool, recording: Recording) -> None:
+    """By the key of that call, also as `asyncio.to_thread` calls; its threads are no scopes."""
     recording.begin("queue")
 
     def compute(number: int) -> int:
@@ -635,8 +637,11 @@ def test_the_result_of_a_thread_pool_is_waited_for(recording: Recording) -> None
         wait_until(lambda: "Future.result" in recording.timing, "asked for the result")
         return number
 
+    call = functools.partial(compute, number=2)
+    if in_context:
+        call = functools.partial(contextvars.copy_context().run, call)
     with ThreadPoolExecutor(1) as pool:
-        assert 2 == pool.submit(functools.partial(compute, number=2)).result()
+        assert 2 == pool.submit(call).result()
     found = pairs(recording.spans())
     # the pool joins its threads
     assert {"compute (thread) releases", "Future.result waits", "Thread.join None"} == found.keys()

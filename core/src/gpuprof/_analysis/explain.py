@@ -21,6 +21,7 @@ from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
 from gpuprof._analysis.waits import ANYBODY, DATA
 from gpuprof._artifacts.early_ends import listed
 from gpuprof._artifacts.formats import EarlyEnd
+from gpuprof._session.instruments.coroutines import AWAIT
 from gpuprof.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -642,6 +643,8 @@ class Explainer:
             )
         if name.startswith("torch.") and "torch" not in run.instruments:
             return f"set {self._with('torch')}: it shows whom {name} waits for"
+        if name == AWAIT:
+            return f'mark what {process.name} awaits with gpuprof.timer("…", waits_for="data")'
         whom = run.places[place].waits_for
         group = f'"{whom}"' if whom not in (None, ANYBODY) else '"<group>"'
         return (
@@ -1501,7 +1504,7 @@ class Explainer:
     def _bounds(self, shares: dict[tuple[int, int, Kind], Floats], confidence: Confidence) -> str:
         if not confidence.enough:
             tells = confidence.worker and not self.run.untimed
-            scope = confidence.scope.strip("()")  # outside any scope
+            scope = _in_brackets(confidence.scope)
             inside = "" if scope != confidence.scope else "in "
             where = f", most of it {confidence.worker} {inside}{scope}" if tells else ""
             return f"not known: {confidence.reason}{where}"
@@ -1520,7 +1523,7 @@ class Explainer:
                 for (_, place), part in of_group.items():
                     scopes[place] = scopes.get(place, 0.0) + part * self.in_steps
                 most = max(scopes, key=scopes.__getitem__)
-                where = f"{self._name(most).strip('()')} {percentage(scopes[most])}"
+                where = f"{_in_brackets(self._name(most))} {percentage(scopes[most])}"
                 said.append(f"{name} {percentage(share)} ({where})")
         return ", ".join(said[:3])
 
@@ -1595,6 +1598,11 @@ class Explainer:
                 "meanwhile"
             )
         return f"{nobody}; make {scope} of {who} faster: {percentage(share)} of a step"
+
+
+def _in_brackets(name: str) -> str:
+    """A name such as ``(outside any scope)`` without its own brackets."""
+    return name[1:-1] if name.startswith("(") else name
 
 
 def _gaps(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

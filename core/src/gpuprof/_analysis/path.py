@@ -49,7 +49,7 @@ _MEETING = -1
 """As the process of a moment: all have entered a meeting, whose number stands for the track."""
 OUTSIDE = -1
 """The place of what is in no scope."""
-CALLS = ("ray.get", "ray.wait", "Thread.join", "Future.result")
+CALLS = ("ray.get", "ray.wait", "Thread.join", "Future.result", AWAIT)
 """Scopes that wait for what their process has called. Other keys are of messages, and whoever waits
 for a message has not called its sender."""
 _BACK_TO_BACK = 1_000_000
@@ -594,7 +594,9 @@ class Graph:
         """Who waits for the call that begins at a moment, and since when."""
         for key in self._released_by(moment):
             first = self._first_call(key)
-            if first is not None and moment[2] > self._last_sent(first[0]):
+            if first is not None and (
+                first[0] == moment[0] or moment[2] > self._last_sent(first[0])
+            ):
                 there, track, start, *_ = first
                 return there, track, start
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from contextvars import Context
 from types import ModuleType
 from typing import Any
 
@@ -27,7 +28,9 @@ def _key_of(waited_for: Any) -> str | None:
 def _calling(function: Any) -> tuple[Call, str] | None:
     """The scope of a function in a thread, and its key."""
     while isinstance(function, functools.partial):
-        function = function.func
+        # `asyncio.to_thread` calls the context of its caller
+        in_context = function.args and isinstance(getattr(function.func, "__self__", None), Context)
+        function = function.args[0] if in_context else function.func
     package = str(getattr(function, "__module__", None)).partition(".")[0]
     if package in _SERVICES or package.startswith("gpuprof"):
         return None
