@@ -1,10 +1,16 @@
 """Profiling the workers of a Ray job. The only place of gpuprof that imports Ray."""
 
-from gpuprof.ray._cluster import examine_nodes, running_workers
-from gpuprof.ray._job import hook_workers, link_from_ray_logs
-from gpuprof.ray._nodes import connected_nodes
-from gpuprof.ray._profiler import Profiler
-from gpuprof.ray._runtime_env import without_profilers, wrapped
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuprof.ray._cluster import examine_nodes, running_workers
+    from gpuprof.ray._job import hook_workers, link_from_ray_logs
+    from gpuprof.ray._nodes import connected_nodes
+    from gpuprof.ray._profiler import Profiler
+    from gpuprof.ray._runtime_env import without_profilers, wrapped
 
 __all__ = [
     "Profiler",
@@ -16,3 +22,21 @@ __all__ = [
     "without_profilers",
     "wrapped",
 ]
+
+_MODULES = {
+    "Profiler": "_profiler",
+    "connected_nodes": "_nodes",
+    "examine_nodes": "_cluster",
+    "hook_workers": "_job",
+    "link_from_ray_logs": "_job",
+    "running_workers": "_cluster",
+    "without_profilers": "_runtime_env",
+    "wrapped": "_runtime_env",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use what only drivers need, as each worker imports this package."""
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

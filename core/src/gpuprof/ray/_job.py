@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import ray
@@ -14,6 +14,8 @@ from gpuprof._shim.row import VARIABLE
 
 _HOOK = "worker_process_setup_hook"
 _MARK = "__gpuprof_replaces__"
+_SPARE_WORKERS = "RAY_prestart_worker_first_driver"
+"""Ray's own setting; its servers read it when they start."""
 
 
 def hook_workers(
@@ -44,7 +46,8 @@ def hook_workers(
             # the workers of a running cluster do not inherit them
             runtime_env["env_vars"] = {**_own_variables(), **(runtime_env.get("env_vars") or {})}
             options["runtime_env"] = prepare(runtime_env)
-            result = init(*args, **options)
+            with _no_spare_workers():
+                result = init(*args, **options)
             after_init()
             return result
         return init(*args, **options)
@@ -57,6 +60,22 @@ def hook_workers(
 
     setattr(init_with_hook, _MARK, init)
     ray.init, ray.shutdown = init_with_hook, shutdown_after
+
+
+@contextlib.contextmanager
+def _no_spare_workers() -> Iterator[None]:
+    """Keep a cluster that starts here from starting a worker for each core ahead of the job.
+
+    These have no runtime environment, and so none of them could serve a job with this hook.
+    """
+    if _SPARE_WORKERS in os.environ:
+        yield
+        return
+    os.environ[_SPARE_WORKERS] = "0"
+    try:
+        yield
+    finally:
+        del os.environ[_SPARE_WORKERS]
 
 
 def _by_client(args: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
