@@ -43,7 +43,7 @@ if os.environ["FAULTS"] == "parts":
 
     @wrapt.when_imported("gpuprof._session.instruments.instrument")
     def calls(module):
-        module.make_linked = unless(lambda _, name, *__: name != "ray.wait", module.make_linked)
+        module.Call = unless(lambda name, *_: name != "ray.wait", module.Call)
 else:
     @wrapt.when_imported("gpuprof.ray._joined")
     def run(module):
