@@ -19,6 +19,7 @@ from gpuprof._cli import main
 from gpuprof._config.load import load
 from gpuprof._shim.node import node_name
 from gpuprof.errors import ConfigError
+from support.fuzzing import within
 from support.run_files import manifest, own_node, own_scratch, session_file, status, window_entry
 
 
@@ -174,6 +175,22 @@ def test_a_copy_does_not_empty_the_original(tmp_path: Path, staged: bool) -> Non
     shutil.copytree(home, copy)
     collect(copy)
     assert "report" == (node / "A-0.step-1.nsys-rep").read_text()
+
+
+def test_a_hole_is_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A report of 2 TB that takes no room on the disk is named and left out."""
+    home, node = make_run(tmp_path)
+    report = node / "A-0.step-1.nsys-rep"
+    report.touch()
+    os.truncate(report, 2 * 2**40)
+    with within(60):
+        collect(home)
+    assert f"{report}: left out: more than 1024 MiB of it are a hole" in caplog.text
+    assert [] == [
+        each
+        for each in json.loads((home / "manifest.json").read_text())["files"]
+        if each["path"].endswith(report.name)
+    ]
 
 
 def test_a_copy_names_the_original(tmp_path: Path) -> None:

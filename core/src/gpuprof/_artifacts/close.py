@@ -25,6 +25,7 @@ from gpuprof._artifacts.settle import find_damage, settle_node
 from gpuprof._config.load import load
 from gpuprof._config.programs import with_own_programs
 from gpuprof._config.schema import Config
+from gpuprof._log import log
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.node import node_name
@@ -275,16 +276,20 @@ def list_again(known: Manifest, directory: str, records: Iterable[NodeRecord]) -
 
 
 def files_at_home(directory: str) -> dict[tuple[str, str], Filed]:
-    """The files in a run's directory, with checksums, by node and path."""
-    return {
-        (record.node, path): checksum(path)
-        for record in read_nodes(directory)
-        for path in (
-            os.path.join(record.directory, name)
-            for name in record.sizes
-            if not name.startswith(".")
-        )
-    }
+    """The files in a run's directory, with checksums, by node and path.
+
+    Leaves out what is not read to its end; see `checksum`.
+    """
+    filed = {}
+    for record in read_nodes(directory):
+        for name in record.sizes:
+            path = os.path.join(record.directory, name)
+            try:
+                if not name.startswith("."):
+                    filed[record.node, path] = checksum(path)
+            except UnsafeFile as error:
+                log().warning("%s: left out: %s", path, error)
+    return filed
 
 
 def plan_of(planner: Planner, records: Iterable[NodeRecord]) -> dict[Key, PlannedWorker]:

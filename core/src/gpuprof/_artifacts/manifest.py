@@ -23,7 +23,7 @@ from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._session.environment import Environment
 from gpuprof._session.file import WindowPlace
 from gpuprof._shim.files import write_json
-from gpuprof._shim.safe import open_regular
+from gpuprof._shim.safe import open_regular, refuse_holes
 
 _BLOCK = 2**20
 
@@ -53,10 +53,11 @@ def checksum(path: str, dir_fd: int | None = None) -> Filed:
 
     Raises:
         OSError: it cannot be read.
-        UnsafeFile: it is not a regular file.
+        UnsafeFile: it is not a regular file, or little but a hole.
     """
     name = path if dir_fd is None else os.path.basename(path)
     with open(open_regular(name, dir_fd), "rb") as file:
+        refuse_holes(file.fileno())
         mode = os.fstat(file.fileno()).st_mode & 0o777
         return Filed(path, *measure(iter(lambda: file.read(_BLOCK), b"")), mode)
 

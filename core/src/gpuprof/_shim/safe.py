@@ -16,6 +16,8 @@ from typing import Any, BinaryIO
 
 LARGEST = 64 * 2**20
 """Bytes of a JSON file. Those of a run are far smaller; only its manifest may be larger."""
+LARGEST_HOLES = 2**30
+"""Bytes in holes that a file may have to be read to its end."""
 _MOST_BRACKETS = 2**18
 """Lists and mappings in a JSON file, beside one for each 16 bytes: an empty one has two bytes, and
 takes a hundred in memory."""
@@ -118,6 +120,28 @@ def parse_json(text: bytes) -> Any:
         if not level:
             return data
     raise UnsafeFile(too_deep)
+
+
+def refuse_holes(handle: int) -> None:
+    """Refuse a file whose holes are large: a hole of any size takes no room on a disk.
+
+    Some are fine: copying a file can turn its zeros into holes.
+
+    Raises:
+        UnsafeFile: its holes have more than `LARGEST_HOLES` bytes.
+    """
+    end, position, holes = os.fstat(handle).st_size, 0, 0
+    with contextlib.suppress(OSError):  # a file system that knows no holes
+        while position < end and holes <= LARGEST_HOLES:
+            begin = os.lseek(handle, position, os.SEEK_HOLE)
+            try:
+                position = os.lseek(handle, begin, os.SEEK_DATA)
+            except OSError:  # the last hole
+                position = end
+            holes += position - begin
+    os.lseek(handle, 0, os.SEEK_SET)
+    if holes > LARGEST_HOLES:
+        raise UnsafeFile(f"more than {LARGEST_HOLES // 2**20} MiB of it are a hole")
 
 
 def create(path: str | os.PathLike[str], mode: int = 0o666, dir_fd: int | None = None) -> int:
