@@ -85,7 +85,8 @@ def _sent(world: World, step: int, method: str, now: float) -> tuple[Floats, lis
     Returns when each had been sent, and the keys.
     """
     ranks = world.size(method.partition(".")[0])
-    each = float(world.at(DRIVER, SUBMIT, 0, step, works=False)[0]) / ranks + min(0.04, 2 / ranks)
+    usual = min(0.04 * ranks, 2.0)
+    each = float(world.at(DRIVER, SUBMIT, usual, step, works=False)[0]) / ranks
     sent = now + each * np.arange(1, ranks + 1)
     keys = [f"ray:{method}:{step}:{rank}" for rank in range(ranks)]
     for end, key in zip(sent.tolist(), keys, strict=True):

@@ -39,7 +39,7 @@ Cause = Literal[
     "imbalance", "only this rank", "server",
 ]  # fmt: skip
 
-_SHARED: Mapping[Cause, float] = {"driver": 0.08, "data": 0.05, "synchronisation": 0.1}
+_SHARED: Mapping[Cause, float] = {"driver": 0.1, "data": 0.05, "synchronisation": 0.1}
 """Of a run, what must be saved without something that all ranks share, for it to be a cause."""
 _SYNC_NAMES = ("sync", "weight", "broadcast", "all_reduce", "allreduce", "barrier")
 _SLOW = 1.5
@@ -1048,10 +1048,12 @@ class Explainer:
             ]
             factors = _always(dict.fromkeys(all_of_it, 0.0))
             saves = self._saves(factors)
-            alone = [pair for pair in all_of_it if pair[0] == process]
-            of_one = _always(dict.fromkeys(alone, 0.0))
-            if self._saves(of_one) >= _NEARLY_ALL * saves:
-                all_of_it, factors = alone, of_one
+            for part, which in enumerate((process, place)):  # as little as saves nearly as much
+                less = [pair for pair in all_of_it if pair[part] == which]
+                of_less = _always(dict.fromkeys(less, 0.0))
+                saved = self._saves(of_less) if len(less) < len(all_of_it) else 0.0
+                if saved >= _NEARLY_ALL * saves:
+                    all_of_it, factors, saves = less, of_less, saved
             if saves >= _SHARED[cause]:
                 whose = [number for number, each in all_of_it if each == place]
                 grade = self._grade(saves, factors)
@@ -1310,18 +1312,19 @@ class Explainer:
         import numpy as np
 
         run = self.run
-        rows = run.sums[np.isin(run.sums["step"], self.usual)]
-        if run.driver is not None and self.graph.blind:
-            rows = rows[rows["process"] != run.driver]
+        places = run.sums["place"].astype(np.int64)
+        usual = np.zeros(len(run.steps), bool)
+        usual[self.usual] = True
         data = np.array([place.waits_for == DATA for place in run.places] or [False], bool)
-        own = rows["own"] - np.where(data[rows["place"]], 0.0, rows["waiting"])
-        work = (own > 0) & ~run.may_wait[rows["place"]]
-        rows, own = rows[work], own[work]
+        own = run.sums["own"] - np.where(data[places], 0.0, run.sums["waiting"])
+        work = (own > 0) & ~run.may_wait[places] & usual[run.sums["step"]]
+        if run.driver is not None and self.graph.blind:
+            work &= run.sums["process"] != run.driver
         return (
-            np.searchsorted(self.usual, rows["step"]),
-            rows["process"].astype(np.int64),
-            rows["place"].astype(np.int64),
-            own,
+            np.searchsorted(self.usual, run.sums["step"][work]),
+            run.sums["process"][work].astype(np.int64),
+            places[work],
+            own[work],
         )
 
     @functools.cached_property
@@ -1331,8 +1334,9 @@ class Explainer:
 
         run, (rows, processes, places, own) = self.run, self._worked
         size = len(run.places)
-        there = np.unique(places * len(self.usual) + rows)
-        counts = np.bincount(there // len(self.usual), minlength=size)
+        there = np.zeros((size, len(self.usual)), bool)
+        there[places, rows] = True
+        counts = there.sum(axis=1)
         rare = (counts >= 2) & (2 * counts <= len(self.usual))
         rare |= self._of_few()
         top = np.arange(size)
@@ -1372,12 +1376,9 @@ class Explainer:
         """The places that at most half of the ranks of a group have, and all the others wait."""
         import numpy as np
 
-        run, (rows, processes, places, _) = self.run, self._worked
+        run, (_, processes, places, _) = self.run, self._worked
         size = len(run.processes)
-        there, steps = np.unique(
-            np.unique((places * size + processes) * len(self.usual) + rows) // len(self.usual),
-            return_counts=True,
-        )
+        there, steps = np.unique(places * size + processes, return_counts=True)
         there = there[2 * steps > len(self.usual)]
         few = np.zeros(len(run.places), bool)
         for name in run.groups:

@@ -170,7 +170,7 @@ class Graph:
         self._released: dict[int, _Link | None] = {}
         self._called: dict[int, _Link | None] = {}
         self._turns: dict[tuple[int, int], list[_Turn]] = {}
-        self._window: Window = (0, 0)
+        self._window: Window = (-1, -1)
         self._around: tuple[int, int] = (0, 0)
 
     # What is known of processes
@@ -223,11 +223,14 @@ class Graph:
         return self._called[key]
 
     def _spans_of(self, process: int) -> dict[int, _Spans]:
+        """The spans of a process in the current steps, or around them, by track."""
         import numpy as np
 
         if process not in self._tracks:
             here = self.run.processes[process]
             spans, offset = here.ledger.spans, here.ledger.offset
+            begin, end = self._around
+            spans = spans[(spans["start"] <= end - offset) & (spans["end"] >= begin - offset)]
             order = np.lexsort((-spans["end"], spans["start"], spans["track"]))
             spans = spans[order]
             tracks, firsts = np.unique(spans["track"], return_index=True)
@@ -295,6 +298,11 @@ class Graph:
     # One stretch
 
     def _look(self, first: int, last: int) -> None:
+        if (first, last) == self._window:
+            return
+        # what nobody looks at need not be put in order
+        self._tracks.clear()
+        self._turns.clear()
         self._window = first, last
         self._around = self.run.steps[first].start, self.run.steps[last].end
 
@@ -341,7 +349,7 @@ class Graph:
 
     def _is_around(self, spans: _Spans, position: int) -> bool:
         begin, end = self._around
-        return spans.starts[position] < begin and spans.ends[position] > end
+        return spans.starts[position] < begin and spans.ends[position] >= end
 
     def _wait(self, moment: Moment, spans: _Spans, position: int, alone: bool) -> Stretch:
         process, track, time = moment
