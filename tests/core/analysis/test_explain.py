@@ -126,6 +126,24 @@ def test_what_a_task_awaits_outside_of_ray_can_be_marked(marked: bool, tmp_path:
     assert marked == (confidence.instrument != advice)
 
 
+@pytest.mark.parametrize(
+    ("scope", "cause"), [("sync_weights", "synchronisation"), ("asyncio.sleep", None)]
+)
+def test_asynchronous_code_is_no_synchronisation(
+    scope: str, cause: str | None, tmp_path: Path
+) -> None:
+    """Although one word is in the other."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
+    for step in range(32):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        driver.span("ray.get", begin, begin + 99 * MS, waits=[f"{step}"], waits_for="*")
+        worker.span("work", begin, begin + 50 * MS)
+        worker.span(scope, begin + 50 * MS, begin + 98 * MS, releases=[f"{step}"])
+    found = explain(reading.read(write_run(tmp_path, [driver, worker]))).findings
+    assert [cause] == ([finding.cause for finding in found] or [None])
+
+
 def test_the_name_of_a_thread_keeps_its_brackets(tmp_path: Path) -> None:
     """Only a name that is nothing but brackets loses them."""
     driver = SimulatedLedger("Runner", "driver")

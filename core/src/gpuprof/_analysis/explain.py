@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -41,7 +42,8 @@ Cause = Literal[
 
 _SHARED: Mapping[Cause, float] = {"driver": 0.1, "data": 0.05, "synchronisation": 0.1}
 """Of a run, what must be saved without something that all ranks share, for it to be a cause."""
-_SYNC_NAMES = ("sync", "weight", "broadcast", "all_reduce", "allreduce", "barrier")
+_SYNC_NAMES = re.compile(r"(?<!a)sync|weight|broadcast|all_?reduce|barrier")
+"""Not `asyncio.sleep`."""
 _SLOW = 1.5
 """How many times the median a step must take to be slow."""
 _BETWEEN = 0.05
@@ -1064,7 +1066,7 @@ class Explainer:
         if kind == "data":
             return "data"
         name = self.run.places[place].name.lower() if place >= 0 else ""
-        if kind in ("work", "handover") and any(word in name for word in _SYNC_NAMES):
+        if kind in ("work", "handover") and _SYNC_NAMES.search(name):
             return "synchronisation"
         if process == self.run.driver and kind == "work":
             return "driver"
