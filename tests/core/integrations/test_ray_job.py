@@ -53,7 +53,7 @@ def test_a_method_that_cannot_be_timed_is_the_librarys(
     module = ModuleType("runners")
     module.Runner = Runner  # type: ignore[attr-defined]
     ray_job._timed("Runner", ["sample"], module)
-    monkeypatch.setattr(ray_job, "timing", fail)
+    monkeypatch.setattr(public, "timing", fail)
     assert Runner().sample(2) == 2
     assert said == ["Runner.sample: ZeroDivisionError: planted"]
 
