@@ -71,8 +71,9 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
             [
                 *problems,
                 (
-                    f"{directory}: no ledger found; it needs a run with `ledger: true`, the "
-                    "default, whose workers used gpuprof"
+                    f"{directory}: nothing was recorded: no process left a ledger. Either the key "
+                    "ledger switched them off, or gpuprof did not run in the job; then the job's "
+                    "log says why"
                 ),
             ]
         )
