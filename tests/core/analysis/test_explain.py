@@ -945,6 +945,21 @@ def test_a_send_without_a_key_may_wait(tmp_path: Path) -> None:
     assert [] == [finding.scope for finding in found.findings if finding.scope == "torch.send"]
 
 
+def test_a_scope_that_reads_a_device_may_wait(tmp_path: Path) -> None:
+    """The host has queued all work at once: what the device does meanwhile is not recorded."""
+    ranks = [SimulatedLedger(f"Rank-{rank}") for rank in range(2)]
+    for step in range(30):
+        begin = 100 * step * MS
+        for rank, ledger in enumerate(ranks):
+            ledger.step(step, begin, begin + 100 * MS)
+            ledger.span("forward", begin, begin + 2 * MS)
+            ledger.span("loss.item", begin + 2 * MS, begin + (60 + 40 * rank) * MS)
+    found = explain(reading.read(write_run(tmp_path / "run", ranks)))
+    assert [] == found.findings
+    assert found.bounds.startswith("not known: ")
+    assert "a profiler in Rank-" in found.confidence.instrument
+
+
 def test_who_is_slowest_by_turns_is_no_straggler(tmp_path: Path) -> None:
     """The same excess in every step, and another rank has it each time."""
     times = [[150 if step % 2 == rank else 100 for rank in range(2)] for step in range(30)]

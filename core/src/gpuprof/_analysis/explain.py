@@ -19,7 +19,7 @@ from gpuprof._analysis.path import CALLS, OUTSIDE, Call, Factors, Graph, Kind, S
 from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Collective, Process, Run, by_name, collected, imbalance, of_ranks
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
-from gpuprof._analysis.waits import ANYBODY, DATA
+from gpuprof._analysis.waits import ANYBODY, DATA, READS_DEVICE
 from gpuprof._artifacts.early_ends import listed
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._session.instruments.coroutines import AWAIT
@@ -647,6 +647,8 @@ class Explainer:
             return f"set {self._with('torch')}: it shows whom {name} waits for"
         if name == AWAIT:
             return f'mark what {process.name} awaits with gpuprof.timer("…", waits_for="data")'
+        if READS_DEVICE.search(name.lower()):
+            return f"a profiler in {process.name}: it shows what the device does during {name}"
         whom = run.places[place].waits_for
         group = f'"{whom}"' if whom not in (None, ANYBODY) else '"<group>"'
         return (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from gpuprof._analysis.waits import COMMUNICATES
+from gpuprof._analysis.waits import COMMUNICATES, READS_DEVICE
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
 from gpuprof._session.instruments.threads import THREAD
@@ -295,7 +295,9 @@ class Run:
 
     @functools.cached_property
     def may_wait(self) -> NDArray[np.bool_]:
-        """Whether scopes at each place may wait although nothing says so: they communicate.
+        """Whether scopes at each place may wait although nothing says so.
+
+        They communicate, or read what a device has computed.
 
         Those with a key do not: what they wait for, or release, is known.
         """
@@ -303,8 +305,9 @@ class Run:
 
         found = np.zeros(max(1, len(self.places)), bool)
         for number, place in enumerate(self.places):
-            named = COMMUNICATES.search(place.name.lower()) is not None
-            found[number] = named and not self.waiting_places[number]
+            name = place.name.lower()
+            named = COMMUNICATES.search(name) or READS_DEVICE.search(name)
+            found[number] = named is not None and not self.waiting_places[number]
         for process in self.processes if found.any() else ():
             found[process.places[np.unique(process.ledger.links["place"])]] = False
         return found

@@ -47,6 +47,8 @@ COMMUNICATES = re.compile(
     r"(^|[^a-z])i?(send|recv|all_?reduce|all_?gather|reduce_?scatter|broadcast|all_?to_?all)($|[^a-z])"
 )
 """Names of scopes around calls that may wait for another process before they return."""
+READS_DEVICE = re.compile(r"\.(item|cpu|tolist)$|(^|[^a-z])synchroni[sz]e$")
+"""Names of scopes around calls that may wait for the work which the host has queued on a device."""
 
 
 class Waits:
