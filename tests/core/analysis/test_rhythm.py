@@ -156,6 +156,21 @@ def test_what_is_sent_at_once_is_one_round(tmp_path: Path) -> None:
     assert [100] * 11 == [step.duration for step in run.steps]
 
 
+def test_a_ring_of_calls_is_waited_for_by_its_last_one(tmp_path: Path) -> None:
+    """Each takes the result of the one before, which has been waited for, too."""
+    driver = SimulatedLedger("Runner", "driver")
+    hops = [SimulatedLedger(f"Hop-{rank}") for rank in range(4)]
+    for at in range(0, 1200, 100):
+        for rank, hop in enumerate(hops):
+            key, before = (f"{at}-{number}" for number in (rank, rank - 1))
+            driver.sent(at + rank, at + rank + 1, key, [before] if rank else [])
+            hop.span("Hop.forward", at + 20 * rank + 10, at + 20 * rank + 29, releases=[key])
+        driver.span("ray.wait", at + 10, at + 95, waits=[f"{at}-3"])
+    found, _ = ledgers.ledgers(write_run(tmp_path, [driver, *hops]))
+    run = reading.assemble("run", found, {})
+    assert ([100] * 11, "Hop.forward") == ([step.duration for step in run.steps], run.round)
+
+
 def test_a_pool_of_tasks_has_no_steps(tmp_path: Path) -> None:
     """The next one is sent when any of several has ended."""
     run = recorded(tmp_path, [("Tasks-0", "square", at * 10, at * 10 + 35) for at in range(50)])

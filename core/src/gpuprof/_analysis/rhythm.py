@@ -196,7 +196,13 @@ def sent_calls(run: Run, process: Process) -> list[Call]:
     before = -1
     over: dict[Method, float] = {}
     rows = process.ledger.sent
-    # a call whose arguments are results of others has a row for each of them
+    # a call whose arguments are results of others has a row for each of them; whoever waits for it
+    # has waited for them, too
+    latest_first = rows[::-1]
+    taken = zip(latest_first["key"].tolist(), latest_first["needs"].tolist(), strict=True)
+    for key, needed in taken:
+        if needed and key in waited:
+            waited[needed] = min(waited[key], waited.get(needed, waited[key]))
     sent = dict(zip(rows["key"].tolist(), rows["start"].tolist(), strict=True))
     for key, start in sorted(sent.items(), key=lambda each: each[1]):
         if key not in answering:
