@@ -216,3 +216,21 @@ def test_no_rank_writes_through_a_link(
         assert "done\n" == done.stdout, done.stderr
 
     assert [] == attack(tmp_path, launch, kind, _nothing)
+
+
+@pytest.mark.parametrize("command", ["html", "timeline", "collect"])
+@pytest.mark.parametrize("end", ["", os.sep])
+def test_nothing_is_written_into_a_run_that_is_a_link(
+    command: str, end: str, tmp_path: Path
+) -> None:
+    """An unpacked archive may hold one to any directory of the user's."""
+    run = tmp_path / "mine" / "run"
+    page_run.write(run)
+    link = tmp_path / "run"
+    link.symlink_to(run)
+    before = sorted(run.rglob("*"))
+    done = CliRunner().invoke(main, [command, f"{link}{end}"])
+    assert 2 == done.exit_code
+    said = f"a link, and nothing is written through one; name the directory itself: {run}"
+    assert said in done.output
+    assert before == sorted(run.rglob("*"))

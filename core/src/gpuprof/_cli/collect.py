@@ -9,7 +9,7 @@ import click
 
 from gpuprof._artifacts import close, runs
 from gpuprof._artifacts.collect import LONG, Collection, Nodes, ThisNode
-from gpuprof._cli.settings import WIDE_HINT, examples, output_dir_option, wide_option
+from gpuprof._cli.settings import WIDE_HINT, examples, no_link, output_dir_option, wide_option
 from gpuprof._report import printing
 from gpuprof.errors import OutputError
 
@@ -37,7 +37,7 @@ def command(run: str, output_dir: str, on_ray: bool, address: str, width: int | 
     """
     directory = run if os.path.exists(run) or os.sep in run else runs.find(output_dir, run)
     try:
-        _collect(os.path.abspath(directory), on_ray, address, width)
+        _collect(os.path.abspath(no_link(directory)), on_ray, address, width)
     except OSError as error:
         raise OutputError(f"{error.filename or directory}: {error.strerror}") from None
 

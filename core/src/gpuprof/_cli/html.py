@@ -10,7 +10,7 @@ import click
 
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.receipt import size_text
-from gpuprof._cli.settings import examples, output_dir_option
+from gpuprof._cli.settings import examples, no_link, output_dir_option
 from gpuprof.errors import ToolError
 
 
@@ -61,7 +61,8 @@ def command(
     for each, path in zip(names, paths, strict=True):
         if each == runs.LATEST and path != each:
             click.echo(f"run: {path}", err=True)
-    file = Path(output or os.path.join(paths[-1], "page.html" if other is None else "compare.html"))
+    default = "page.html" if other is None else "compare.html"
+    file = Path(output or os.path.join(no_link(paths[-1]), default))
     problems = page.write(paths, file, warm_up)
     for problem in problems:
         click.echo(problem, err=True)

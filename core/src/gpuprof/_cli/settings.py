@@ -13,7 +13,7 @@ import click
 from gpuprof import _tables, compat
 from gpuprof._config.load import load as load_config
 from gpuprof._config.schema import DISABLED, Config
-from gpuprof.errors import GpuprofError
+from gpuprof.errors import ConfigError, GpuprofError
 
 _PROGRAM = re.compile(r"(.*/)?(python[\d.]*|bash|sh|uv)|[^=]*\.(py|sh)")
 """What starts a training: an interpreter, a shell, uv, or the script that they run."""
@@ -103,6 +103,18 @@ def set_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def is_override(word: str) -> bool:
     """Whether a word overrides a key, and is no file and no command."""
     return ("=" in word or word.startswith("~")) and not os.path.exists(word)
+
+
+def no_link(directory: str) -> str:
+    """The directory of a run that a command writes into.
+
+    Raises:
+        ConfigError: it is a link, as an archive from somebody else may hold.
+    """
+    if os.path.islink(directory.rstrip(os.sep)):
+        problem = f"{directory}: a link, and nothing is written through one"
+        raise ConfigError([f"{problem}; name the directory itself: {os.path.realpath(directory)}"])
+    return directory
 
 
 def output_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:

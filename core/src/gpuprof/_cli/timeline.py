@@ -10,7 +10,7 @@ import click
 
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.receipt import size_text
-from gpuprof._cli.settings import examples, output_dir_option
+from gpuprof._cli.settings import examples, no_link, output_dir_option
 from gpuprof.errors import ConfigError, ToolError
 
 
@@ -49,7 +49,9 @@ def command(
         raise ConfigError([f"{path}: not found; expected a run's name or its directory"])
     if name == runs.LATEST and path != name:
         click.echo(f"run: {path}", err=True)
-    made = timeline.write(Path(path), Path(output or _default(path, first, last)), first, last)
+    made = timeline.write(
+        Path(path), Path(output or _default(no_link(path), first, last)), first, last
+    )
     for line in (*made.notes, *made.problems):
         click.echo(line, err=True)
     click.echo(
