@@ -18,7 +18,7 @@ import os, signal, sys, tempfile
 import ray
 from gpuprof.ray._joined import Joined, Starter
 
-SETTINGS = {"backend": "none", "worker_groups": "all", "print_trees": "none"}
+SETTINGS = {"backend": "none", "worker_groups": "all"}
 
 
 class Worker:
@@ -59,11 +59,15 @@ for crashes in (False, True):
 def ended(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, dict[str, Any]]]:
     """A run whose controller has ended, and one whose controller was killed."""
     places = [tmp_path_factory.mktemp(name) for name in ("ended", "killed")]
-    with tempfile.TemporaryDirectory(prefix="gp") as session:
+    with (
+        tempfile.TemporaryDirectory(prefix="gp") as session,
+        (places[0] / "log").open("w") as log,
+    ):
         subprocess.run(
             [sys.executable, "-c", _DRIVER, session, *map(str, places)],
             timeout=DEADLINE,
             check=True,
+            stderr=log,
         )
     manifests = [manifest for place in places for manifest in place.glob("*/manifest.json")]
     return [(manifest.parent, json.loads(manifest.read_text())) for manifest in manifests]
@@ -82,6 +86,15 @@ def test_the_controllers_steps_are_the_runs(ended: list[tuple[Path, dict[str, An
     assert run.driver is not None
     assert "Controller-0" == run.processes[run.driver].name
     assert ["Actor"] == list(run.groups)
+
+
+def test_the_process_that_waits_is_not_called_the_driver(
+    ended: list[tuple[Path, dict[str, Any]]],
+) -> None:
+    """Its tree is printed by its name: the controller is who drives."""
+    printed = (ended[0][0].parent / "log").read_text()
+    assert "Runner profile tree view" in printed
+    assert "(the driver) profile" not in printed
 
 
 def test_a_killed_controller_loses_no_worker(ended: list[tuple[Path, dict[str, Any]]]) -> None:

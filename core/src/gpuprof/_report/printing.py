@@ -12,7 +12,7 @@ from gpuprof_timing import Timing
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._config.schema import PrintTrees
 from gpuprof._log import log
-from gpuprof._report.trees import Tree, introduce
+from gpuprof._report.trees import Tree
 from gpuprof._terminal import unescaped
 
 Trees = Mapping[tuple[str, int], Tree]
@@ -56,7 +56,6 @@ def print_trees(trees: Trees, driver: Tree, which: PrintTrees, slow: Collection[
     """Log each tree as a record, the driver's last; `slow` as for `chosen`."""
     if which == "none":
         return
-    driver.renamed(introduce(driver.timing.name))
     for tree in [*chosen(trees, which, slow), driver]:
         log().info("%s", tree.text())
 

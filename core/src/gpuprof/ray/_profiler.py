@@ -33,7 +33,7 @@ from gpuprof._plan.planner import Planner, ledger_limits
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
 from gpuprof._report.explain import print_verdict, quick_answer
-from gpuprof._report.trees import DRIVER
+from gpuprof._report.trees import DRIVER, introduce
 from gpuprof._session import instruments, public
 from gpuprof._session.control import ControlThread
 from gpuprof._session.file import TotalsEntry, TreeEntry
@@ -512,6 +512,8 @@ class Profiler:
         answer = quick_answer(directory) if directory is not None and explains else None
         slow = answer.slow_workers if answer is not None else ()
         driver = printing.read_tree(runner, DRIVER)
+        if not self._starts_driver:
+            driver.renamed(introduce(driver.timing.name))
         printing.print_trees(trees, driver, self.config.print_trees, slow)
         if directory is None or receipt is None:
             return
