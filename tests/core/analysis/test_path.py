@@ -477,7 +477,10 @@ def test_who_receives_in_an_order_of_its_own_keeps_it(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_waits_for_nobody_bounds_what_others_save(tmp_path: Path) -> None:
-    """Two ranks on their own: without the slow one, the steps end with the other."""
+    """Two ranks on their own: without the slow one, the steps end with the other.
+
+    The other has ended its last step before the slow one begins it.
+    """
     slow, other = SimulatedLedger("A-0"), SimulatedLedger("A-1")
     for step in range(4):
         for ledger, took in ((slow, 100), (other, 70)):
@@ -488,9 +491,11 @@ def test_a_rank_that_waits_for_nobody_bounds_what_others_save(tmp_path: Path) ->
     number = next(each.number for each in run.processes if each.name == "A-0")
     place = place_of(run, "work")
     window = 0, 3
-    assert (400, 280) == (
+    everywhere = {(process.number, place): 0.5 for process in run.processes}
+    assert (400, 280, 200) == (
         Graph(run).replay(window, lambda _: {}),
         Graph(run).replay(window, lambda _: {(number, place): 0.5}),
+        Graph(run).replay(window, lambda _: everywhere),
     )
 
 

@@ -634,16 +634,24 @@ class Graph:
 
         From here on, this step is the current one.
         """
-        run = self.run
         self._look(step, step)
-        if run.driver is not None:
-            return self._end_in(run.driver, step, run.steps[step].end)
-        last = max(run.edges, key=lambda number: int(run.edges[number][1][step]))
-        return self._end_in(last, step, run.steps[step].end)
+        return self._ends_of(step, 1)[0]
 
-    def _end_in(self, process: int, step: int, end: int) -> Moment:
+    def _ends_of(self, step: int, most: int | None = None) -> list[Moment]:
+        """Where and when a step ended in all ranks, the last one first; or in the driver.
+
+        Ranks that do not wait for each other each end it on their own.
+        """
+        run = self.run
+        if run.driver is not None:
+            return [self._end_in(run.driver, run.steps[step].start, run.steps[step].end)]
+        floor, _ = self._around
+        edges = [(number, *each[:, step].tolist()) for number, each in run.edges.items()]
+        edges.sort(key=lambda edge: edge[2], reverse=True)
+        return [self._end_in(*edge) for edge in edges[:most] if edge[2] > floor]
+
+    def _end_in(self, process: int, begin: int, end: int) -> Moment:
         """The end of a step in a process, on the track that has most of it."""
-        begin = self.run.steps[step].start
         covered = {}
         for track, spans in self._spans_of(process).items():
             low, high = bisect_left(spans.starts, begin), bisect_left(spans.starts, end)
@@ -654,19 +662,6 @@ class Graph:
             )
         track = max(covered, key=lambda number: (covered[number], -number), default=0)
         return process, track, end
-
-    def _ends_of(self, step: int) -> list[Moment]:
-        """Where and when a step ended in all ranks, the last one first.
-
-        Ranks that do not wait for each other each end it on their own.
-        """
-        last = self.end_of(step)
-        others = [
-            self._end_in(number, step, int(edges[1][step]))
-            for number, edges in self.run.edges.items()
-            if number != last[0] and edges[1][step]
-        ]
-        return [last, *others]
 
     def path(self, step: int) -> list[Stretch]:
         """The critical path of a step, by time. Its stretches tile the step exactly."""
@@ -840,9 +835,8 @@ class Graph:
     def plan(self, window: Window) -> Plan:
         """What can be played again of some steps in a row."""
         if window not in self._plans:
-            ends = self._ends_of(window[1])
             self._look(*window)
-            self._plans[window] = Plan(self, ends, window)
+            self._plans[window] = Plan(self, self._ends_of(window[1]), window)
         return self._plans[window]
 
 
