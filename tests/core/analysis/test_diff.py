@@ -48,6 +48,21 @@ def with_setup(run: Summary, **changes: Any) -> Summary:
     return attrs.evolve(run, setup={**about, **changes})  # type: ignore[typeddict-item]
 
 
+def test_tasks_that_wait_at_once_wait_no_longer_than_a_step(tmp_path: Path) -> None:
+    """Several calls of an asynchronous actor."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
+    worker.loops = {1: 1, 2: 1}
+    for step in range(10):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        for track in (1, 2):
+            worker.span("answer", begin, begin + 100 * MS, track=track)
+            waits = begin + 10 * MS, begin + 100 * MS
+            worker.span(("answer", "await"), *waits, track=track, waits_for="*")
+    group = summary_of(write_run(tmp_path, [driver, worker])).groups["A"]
+    assert (0.02, 0.08) == (group.work.seconds, group.waits.seconds)
+
+
 def test_equal_runs_are_in_order(runs: dict[str, Summary]) -> None:
     """Chance fails nothing."""
     made = compared(runs["a"], runs["b"], "step > 5%", "*/* > 25%")
