@@ -25,6 +25,7 @@ from gpuprof.integrations._changes import (
     unknown_release,
     whole_workers,
 )
+from support.waiting import DEADLINE
 
 
 class Library:
@@ -269,3 +270,25 @@ def test_a_framework_on_ray_has_its_own_settings() -> None:
     done = CliRunner().invoke(main, words)
     assert 2 == done.exit_code
     assert "--integrate verl reads the framework's own settings" in done.output
+
+
+MISSPELT = """
+from gpuprof.integrations import _driver
+from gpuprof.integrations._changes import guarded
+settings = {"backend": "none", "worker_groups": "all", "stepz": [1]}
+guarded("verl: the run", lambda: _driver.begin("gpuprof", settings))
+"""
+
+
+def test_a_misspelt_key_ends_the_job_with_one_sentence() -> None:
+    """A traceback through the framework would hide it."""
+    done = subprocess.run(
+        [sys.executable, "-c", MISSPELT],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert 2 == done.returncode
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("gpuprof: stepz: unknown key; did you mean 'steps'?")

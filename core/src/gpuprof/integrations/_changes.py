@@ -161,20 +161,31 @@ def raise_errors(raised: bool) -> None:
 def guarded(what: str, call: Callable[[], Any]) -> Any:
     """Call `call`; on a fault of ours, log it once and return ``None``.
 
+    Settings that are not valid, or name a backend that cannot be used, end the job with a message:
+    a traceback through the framework would hide it. In a worker of Ray they are raised, as only
+    that reaches the driver.
+
     Raises:
-        ConfigError: the settings are not valid.
-        PluginError: they name a backend that cannot be used.
-        GpuprofError: any other, with ``on_error: raise``.
+        GpuprofError: with ``on_error: raise``.
     """
     from gpuprof.errors import ConfigError, GpuprofError, PluginError
 
     try:
         return call()
     except Exception as error:
-        if isinstance(error, GpuprofError if _raises else (ConfigError, PluginError)):
+        refused = isinstance(error, (ConfigError, PluginError))
+        if refused and not _in_worker_of_ray():
+            sys.stderr.write(f"gpuprof: {error}\n")
+            raise SystemExit(2) from None
+        if refused or (_raises and isinstance(error, GpuprofError)):
             raise
         say(f"{what}: {_text(error)}")
         return None
+
+
+def _in_worker_of_ray() -> bool:
+    worker = sys.modules.get("ray._private.worker")
+    return worker is not None and worker.global_worker.mode == worker.WORKER_MODE
 
 
 def without_us(runtime_env: Mapping[str, Any]) -> dict[str, Any]:

@@ -57,13 +57,17 @@ def install_in_worker() -> None:
 
 def _attempt(what: str, call: Callable[[], Any]) -> Any:
     """As `guarded`, also for errors of the settings: the job knows of none, and has started."""
-    try:
-        return guarded(what, call)
-    except GpuprofError as error:
-        if _settings.get("raises"):
-            raise
-        say(f"{what}: {error}")
-        return None
+
+    def attempt() -> Any:
+        try:
+            return call()
+        except GpuprofError as error:
+            if _settings.get("raises"):
+                raise
+            say(f"{what}: {error}")
+            return None
+
+    return guarded(what, attempt)
 
 
 # The driver
