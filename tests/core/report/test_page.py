@@ -284,7 +284,7 @@ def test_a_run_without_ledgers_has_its_trees(tmp_path: Path, run: Path) -> None:
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(file.read_bytes())
     (found,) = page.collect([str(tmp_path / run.name)], tmp_path / "page.html")["runs"]
-    assert "ledger: true" in found["steps"]["why"]
+    assert "the key ledger" in found["steps"]["why"]
     assert found["trees"]["trees"]
 
 
