@@ -276,7 +276,7 @@ def tables(outcomes: Sequence[Outcome], large: Sequence[Outcome] = ()) -> dict[s
     """All tables, by what they are of.
 
     Args:
-        large: jobs without a cause of many ranks, in one table only.
+        large: jobs without a cause of many ranks, in a table of their own.
     """
     of = {
         expected: [each for each in outcomes if each.expected == expected]
@@ -290,7 +290,8 @@ def tables(outcomes: Sequence[Outcome], large: Sequence[Outcome] = ()) -> dict[s
         "A cause to name, by the distribution of work": _table(
             "distribution", lambda o: o.distribution, of["named"]
         ),
-        "No cause, by the number of ranks": _table("ranks", size, [*without, *large]),
+        "No cause, by the number of ranks": _table("ranks", size, without),
+        **({"No cause, many ranks": _table("ranks", size, large)} if large else {}),
         "No cause, by the distribution of work": _table(
             "distribution", lambda o: o.distribution, without
         ),
