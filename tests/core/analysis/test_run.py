@@ -341,7 +341,7 @@ def test_a_matrix_is_by_step_and_process(tmp_path: Path) -> None:
 
 def test_a_run_without_a_ledger_is_refused(tmp_path: Path) -> None:
     """With the key that would make one."""
-    with pytest.raises(ConfigError, match="ledger: true"):
+    with pytest.raises(ConfigError, match="the key ledger"):
         reading.read(tmp_path)
 
 
