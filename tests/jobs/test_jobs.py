@@ -130,13 +130,13 @@ def test_rllib_ppo(job: Start) -> None:
 
 @pytest.mark.parametrize("algorithm", ["appo", "impala"])
 def test_rllib_asynchronous(job: Start, algorithm: str) -> None:
-    """Each iteration is a step, and the learner is a worker of a group that has its name."""
+    """Each update of the learner is a step, and it is the environments that it waits for."""
     done = job("rllib.py", algorithm)
     expected, actual = done.results
     assert expected == actual
-    assert 14 == done.answer["steps"]["all"]
     learner = f"{algorithm.upper()}TorchLearner-0"
     assert {learner, "SingleAgentEnvRunner-0", "SingleAgentEnvRunner-1"} <= done.workers
+    assert done.answer["bounds"].startswith("SingleAgentEnvRunner")
 
 
 def test_ray_train(job: Start) -> None:

@@ -87,6 +87,21 @@ def test_a_call_is_followed_to_its_caller(tmp_path: Path) -> None:
     ] == found(read(tmp_path, made, worker))
 
 
+def test_who_polls_waits_for_what_it_gets(tmp_path: Path) -> None:
+    """A driver that asks whether anything is ready, again and again, and then gets it."""
+    made = driver(100)
+    for start in range(0, 90, 10):
+        made.span("ray.wait", start, start + 1, waits_for="*")
+    made.span("ray.get", 92, 93, waits_for="*", waits=["ray:1"])
+    worker = SimulatedLedger("A-0")
+    worker.span("A.work", 30, 85, releases=["ray:1"])
+    assert [
+        ("A-0", "A.work", "work", 30, 85),
+        ("Runner", "ray.get", "handover", 85, 93),
+        ("Runner", "", "outside", 93, 100),
+    ] == found(read(tmp_path, made, worker))[-3:]
+
+
 def test_a_wait_in_a_joined_thread_is_the_callers(tmp_path: Path) -> None:
     """A helper thread waits from before it is joined; what the driver did before still counts."""
     made = driver(100)

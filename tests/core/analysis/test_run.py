@@ -57,6 +57,26 @@ def sums(run: Run, name: str) -> dict[tuple[int, str], tuple[float, float, float
     }
 
 
+def test_steps_of_a_set_length_give_way_to_those_of_the_workers(tmp_path: Path) -> None:
+    """As of RLlib's APPO, whose iterations take a second whatever its learner does."""
+    paced = driver((0, 1000), (1000, 2000))
+    paced.event("paced steps", 0)
+    learner = SimulatedLedger("Learner-0")
+    learner.event("library steps", 0)
+    for number in range(1, 4):
+        learner.step(number, 300 * number, 300 * number + 300)
+    run = read(tmp_path, paced, learner)
+    assert [300, 300, 300] == [step.duration for step in run.steps]
+
+
+def test_steps_of_a_set_length_count_where_workers_have_none(tmp_path: Path) -> None:
+    """There is nothing better."""
+    paced = driver((0, 1000), (1000, 2000))
+    paced.event("paced steps", 0)
+    run = read(tmp_path, paced, SimulatedLedger("Learner-0"))
+    assert [1000, 1000] == [step.duration for step in run.steps]
+
+
 def test_the_garbage_collector_counts_in_the_innermost_scope(tmp_path: Path) -> None:
     """Of a pause across the edge of a scope or a step, each has its part."""
     worker = SimulatedLedger("A-0")

@@ -37,7 +37,7 @@ if sys.argv[1] == "ppo":
 else:
     config = config.reporting(min_time_s_per_iteration=1).training(train_batch_size_per_learner=200)
 algorithm = config.build_algo()
-for _ in range(14):
+for _ in range(14 if sys.argv[1] == "ppo" else 40):
     result = algorithm.train()
 algorithm.stop()
 print("result", result["training_iteration"])

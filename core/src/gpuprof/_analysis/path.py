@@ -49,6 +49,8 @@ _MEETING = -1
 """As the process of a moment: all have entered a meeting, whose number stands for the track."""
 OUTSIDE = -1
 """The place of what is in no scope."""
+_POLLED = 20_000_000
+"""Nanoseconds between two questions of a process that polls: it waits meanwhile."""
 CALLS = ("ray.get", "ray.wait", "Thread.join", "Future.result", AWAIT)
 """Scopes that wait for what their process has called. Other keys are of messages, and whoever waits
 for a message has not called its sender."""
@@ -169,6 +171,7 @@ class Graph:
         self._edges: dict[int, tuple[Integers, Integers]] = {}
         self._released: dict[int, _Link | None] = {}
         self._called: dict[int, _Link | None] = {}
+        self._polling: dict[int, bool] = {}
         self._turns: dict[tuple[int, int], list[_Turn]] = {}
         self._window: Window = (-1, -1)
         self._around: tuple[int, int] = (0, 0)
@@ -368,6 +371,10 @@ class Graph:
                 return unexplained
             # also what came before the wait began: a server that is faster may wait for it
             sources = sorted([own, *released], key=_time, reverse=True)
+            since = max(released, key=_time)[2]
+            if 0 < start - since <= _POLLED and self._polls(process):
+                # it asked again and again, and was there between two questions
+                sources.remove(own)
             return Stretch(process, place, sources[0][2], time, "handover", tuple(sources))
         meeting = [key for role, key in about if role == MEETS]
         if meeting:
@@ -381,6 +388,20 @@ class Graph:
         if whom == BARRIER:
             return self._barrier(moment, place, own) or unexplained
         return unexplained
+
+    def _polls(self, process: int) -> bool:
+        """Whether most of a process's calls of ``ray.wait`` found nothing: it polls."""
+        if process not in self._polling:
+            import numpy as np
+
+            here = self.run.processes[process]
+            waits = [n for n, place in enumerate(here.ledger.places) if place.key == "ray.wait"]
+            ledger = here.ledger
+            calls = int(np.isin(ledger.spans["place"], waits).sum())
+            calls += int(ledger.folds["count"][np.isin(ledger.folds["place"], waits)].sum())
+            links = ledger.links[np.isin(ledger.links["place"], waits)]
+            self._polling[process] = calls > 2 * len(links)
+        return self._polling[process]
 
     def _suspended(self, moment: Moment, place: int, start: int, keys: list[int]) -> Stretch:
         """A task that waits: until what it awaits is there, and its event loop has time for it."""

@@ -18,7 +18,13 @@ from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
 from gpuprof._config.schema import MOST_WAITS, too_many_waits
-from gpuprof._session.ledger import CLOCK_INTERVAL, LAST_SECONDS, LIBRARY_STEPS, STEP_AT
+from gpuprof._session.ledger import (
+    CLOCK_INTERVAL,
+    LAST_SECONDS,
+    LIBRARY_STEPS,
+    PACED_STEPS,
+    STEP_AT,
+)
 from gpuprof.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -258,6 +264,10 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
             problems.append(f"{each.path}: its last {each.damaged} bytes cannot be read")
     drivers = [process for process in processes if process.role == "driver"]
     driver = next((p for p in drivers if len(p.ledger.edges)), None)
+    if driver is not None and _has(driver, PACED_STEPS):
+        workers = [p for p in processes if p.role == "worker" and len(p.ledger.edges)]
+        driver = None if workers else driver
+        drivers = drivers if driver else []
     made = Run(name, processes, places, [], problems=problems)
     if drivers and (driver is None or _of_library(driver)):
         # an optimizer may step many times in what the job calls a step
@@ -322,6 +332,8 @@ def _own_steps(run: Run) -> None:
 
     marked: dict[tuple[int, int], dict[int, tuple[int, int, bool]]] = {}
     for process in run.processes:
+        if _has(process, PACED_STEPS):
+            continue
         times: dict[int, int] = {}
         for number, start, end, complete in _edges(process.ledger, _steps_of(process)):
             occurrence = times[number] = times.get(number, -1) + 1

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from gpuprof._session import public
+from gpuprof._session.ledger import PACED_STEPS
 from gpuprof._shim.row import VARIABLE, decode, encode
 from gpuprof.errors import GpuprofError
 from gpuprof.integrations._changes import after_import, guarded, replace, say
@@ -309,9 +310,19 @@ def _rllib_steps(module: ModuleType) -> None:
 
     def stepping(original: Callable[..., Any]) -> Callable[..., Any]:
         def step(self: Any, *args: Any, **options: Any) -> Any:
+            guarded("RLlib: its kind", lambda: _note_paced(self))
             with guarded("RLlib: a step", lambda: _step(self.iteration)) or nullcontext():
                 return original(self, *args, **options)
 
         return step
 
     replace(module.Algorithm, "step", stepping)
+
+
+def _note_paced(algorithm: Any) -> None:
+    """Note once that iterations take the time that the settings say, as those of APPO do."""
+    session = public.session()
+    asynchronous = any(base.__name__ == "IMPALA" for base in type(algorithm).__mro__)
+    if asynchronous and not _settings.get("paced") and session is not None and session.ledger:
+        _settings["paced"] = True
+        session.ledger.event(PACED_STEPS)
