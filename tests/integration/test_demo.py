@@ -233,7 +233,7 @@ def test_the_serial_run_under_cprofile(tmp_path: Path) -> None:
         tmp_path, "--serial", "--steps", "3", interpreter=("-m", "cProfile", "-s", "cumulative")
     )
     assert 0 == done.returncode, done.stdout
-    assert "Runner (the driver) profile tree view:\nmain_loop: " in done.stdout
+    assert "Runner profile tree view:\nmain_loop: " in done.stdout
     for function in ("_run_training", "_predict", "_generate_epoch", "_interact_once"):
         assert re.search(rf"\.py:\d+\({function}\)", done.stdout), function
     assert "ray/_private" not in done.stdout

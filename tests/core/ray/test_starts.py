@@ -39,6 +39,7 @@ def test_no_worker_is_started_that_the_job_cannot_use(
     during = []
     monkeypatch.setattr(ray, "init", lambda **_: during.append(os.environ.get(name)))
     monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
     hook_workers("gpuprof.integrations.ray_job", lambda: True, lambda: None)
     ray.init()
     assert [expected] == during
