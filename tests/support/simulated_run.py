@@ -24,6 +24,7 @@ class SimulatedLedger:
         loops: of each track that is a task, the thread of its event loop.
         incarnation: the start of the worker.
         spans: place, track, start and end of the calls so far.
+        links: the keys of those, each with its role.
         open: place and start of calls that have not ended.
         collections: generation, start and end of the garbage collector's runs.
     """
@@ -42,7 +43,7 @@ class SimulatedLedger:
         self.spans: list[tuple[int, int, int, int]] = []
         self.open: list[tuple[int, int]] = []
         self._folds: list[tuple[int, int, int, int, int, int]] = []
-        self._links: list[tuple[int, int, int, int, str, int]] = []
+        self.links: list[tuple[int, int, int, int, str, int]] = []
         self._steps: list[tuple[int, int, int | None]] = []
         self._events: list[tuple[str, int, dict[str, Any]]] = []
         self.collections: list[tuple[int, int, int]] = []
@@ -74,7 +75,7 @@ class SimulatedLedger:
         row = (self.place(*keys, waits_for=waits_for), track, start, end)
         self.spans.append(row)
         for role, texts in ((WAITS, waits), (RELEASES, releases), (MEETS, meets)):
-            self._links += [(*row, text, role) for text in texts]
+            self.links += [(*row, text, role) for text in texts]
 
     def fold(self, keys: str | Sequence[str], start: int, end: int, count: int, busy: int) -> None:
         """Calls that are known only together."""
@@ -119,7 +120,7 @@ class SimulatedLedger:
             made.track(name, self.loops.get(number, number), task=number in self.loops)
         made.spans(self.spans)
         made.folds(self._folds)
-        made.links(self._links)
+        made.links(self.links)
         made.collections(self.collections)
         made.sent(self._sent)
         for step in self._steps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import multiprocessing
 import sys
 from pathlib import Path
@@ -27,9 +28,12 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="write the tables into the page")
     parser.add_argument("--job", type=int, metavar="N", help="print only what is known of job N")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="write the ledgers of this job")
+    parser.add_argument("--fresh", action="store_true", help="jobs of tests/truth/fresh.py only")
     given = parser.parse_args()
+    if given.fresh and given.page:
+        parser.error("the page is about the usual jobs: --page without --fresh")
     if given.job is not None:
-        job = drawn(given.seed, given.job)
+        job = drawn(given.seed, given.job, fresh=given.fresh)
         if given.keep:
             job.write(given.keep)
         click.echo(f"{job}\nsavings: {job.savings}\n{judged(job, explained(job))}")
@@ -37,7 +41,9 @@ def main() -> None:
     with multiprocessing.Pool(given.processes) as pool:
         cases = [(given.seed, number) for number in range(given.count)]
         large = [(given.seed, number, of) for of in (512, 4096) for number in range(given.large)]
-        outcomes = pool.map(outcome, [*cases, *large], chunksize=1)
+        outcomes = pool.map(
+            functools.partial(outcome, fresh=given.fresh), [*cases, *large], chunksize=1
+        )
     if given.list:
         for each in outcomes:
             said = each.words or each.said

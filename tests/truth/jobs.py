@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from truth.causes import BETWEEN, START, SUBMIT, UNEVEN, Accusation, Cause
+from truth.fresh import FRESH
 from truth.topologies import CHECKPOINT, LOAD, LOG, TOPOLOGIES, WEIGHTS, Topology, shape_of
 from truth.world import DISTRIBUTIONS, DRIVER, NOISES, Machine, Recorder, World
 
@@ -27,7 +28,7 @@ class Job:
 
     Args:
         name: where it comes from.
-        topology: see `TOPOLOGIES`.
+        topology: see `TOPOLOGIES` and `FRESH`.
         machine: what varies anyway.
         planted: the kinds of its causes.
         causes: what makes it slow.
@@ -46,7 +47,7 @@ class Job:
     @property
     def about(self) -> Topology:
         """What it is built from."""
-        return TOPOLOGIES[self.topology]
+        return (TOPOLOGIES | FRESH)[self.topology]
 
     @property
     def lacks(self) -> str:
@@ -129,16 +130,18 @@ class Job:
         )
 
 
-def drawn(seed: int, number: int, without_cause: int = 0) -> Job:
+def drawn(seed: int, number: int, without_cause: int = 0, fresh: bool = False) -> Job:
     """A job of a suite.
 
     Args:
         without_cause: how many ranks it has, and no cause; 0 for any number and any causes.
+        fresh: whether it is one of those that `explain` was not tuned for.
     """
     random = np.random.default_rng([seed, number])
-    large_enough = [name for name, about in TOPOLOGIES.items() if about.most >= without_cause]
+    topologies = FRESH if fresh else TOPOLOGIES
+    large_enough = [name for name, about in topologies.items() if about.most >= without_cause]
     topology = str(random.choice(large_enough))
-    about = TOPOLOGIES[topology]
+    about = topologies[topology]
     large = random.random()
     ranks = int(np.round(2 ** random.uniform(1, 6)))
     if large < 0.02 and about.most >= 512:
@@ -212,7 +215,11 @@ def _causes(
         UNEVEN: {"ranks": _role(about, ranks, machine.seed)},
         "imbalance": {"ranks": ()},
     }  # fmt: skip
-    return [attrs.evolve(cause, **changes.get(kind, {}))]
+    change = changes.get(kind, {})
+    if kind in about.sites:
+        place, scope = about.sites[kind]
+        change |= {"group": place, "scope": scope}
+    return [attrs.evolve(cause, **change)]
 
 
 def _role(about: Topology, ranks: int, seed: int) -> tuple[int, ...]:

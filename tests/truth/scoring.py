@@ -198,9 +198,9 @@ def _called(cause: Cause) -> str:
     return f"{cause.kind} ({who} {cause.scope})"
 
 
-def outcome(case: tuple[int, ...]) -> Outcome:
+def outcome(case: tuple[int, ...], fresh: bool = False) -> Outcome:
     """The outcome of a job, given what `drawn` takes."""
-    job = drawn(*case)
+    job = drawn(*case, fresh=fresh)
     return judged(job, explained(job))
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import attrs
 import pytest
+from support.made_ledgers import RELEASES, WAITS
 
 from truth.causes import COLLECTOR, START, Accusation, Cause
+from truth.fresh import FRESH
 from truth.jobs import Job, drawn
 from truth.scoring import explained, first_named, judged, names, outcome
 from truth.topologies import LOAD, TOPOLOGIES
@@ -16,18 +18,19 @@ from truth.world import DRIVER, Machine, Recorder
 
 SEED = 7
 """Of the jobs here."""
+ALL = TOPOLOGIES | FRESH
 
 
 def job(topology: str, *causes: Cause, ranks: int = 8, **machine: Any) -> Job:
     """A job with some causes, on machines that are idle."""
-    groups = TOPOLOGIES[topology].groups(ranks)
+    groups = ALL[topology].groups(ranks)
     kinds = tuple(cause.kind for cause in causes)
     return Job("made", topology, Machine(SEED, 20, groups, **machine), kinds, causes)
 
 
 def slow_rank(topology: str, rank: int = 2, size: float = 1.0) -> Cause:
     """A cause that each topology can have."""
-    group, scopes = next(iter(TOPOLOGIES[topology].places.items()))
+    group, scopes = next(iter(ALL[topology].places.items()))
     return Cause("slow rank", group, (rank,), scopes[0], size)
 
 
@@ -40,20 +43,20 @@ def contents(directory: Path) -> dict[str, bytes]:
 # The generator
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("topology", ALL)
 def test_a_cause_of_size_zero_changes_nothing(topology: str) -> None:
     """So no draw shifts when a cause is removed."""
     none = tuple(
         Cause(kind, group, (), scope, 0.0, 20.0)
         for kind in ("slow rank", "drift", "imbalance", "pauses", "checkpoint", "late start")
-        for group in TOPOLOGIES[topology].groups(8)
-        for scope in (*TOPOLOGIES[topology].places.get(group, ()), START, LOAD)
+        for group in ALL[topology].groups(8)
+        for scope in (*ALL[topology].places.get(group, ()), START, LOAD)
     )
     usual = job(topology, distribution="log-normal 40 %", noise="overloaded")
     assert usual.run(()).edges == usual.run(none).edges
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("topology", ALL)
 def test_a_cause_makes_the_loop_longer(topology: str) -> None:
     """A rank that takes three times as long is never free."""
     slow = job(topology, slow_rank(topology, size=2.0), ranks=3)
@@ -75,13 +78,55 @@ def test_the_same_seed_makes_the_same_ledgers(number: int, tmp_path: Path) -> No
     assert first == contents(drawn(SEED, number).write(tmp_path / "again" / "run"))
 
 
+@pytest.mark.parametrize("topology", ALL)
+def test_each_topology_makes_the_same_ledgers_again(topology: str, tmp_path: Path) -> None:
+    """And recording them takes no time."""
+    made = job(topology, slow_rank(topology), distribution="by length", noise="loaded")
+    first = contents(made.write(tmp_path / "run"))
+    assert first == contents(made.write(tmp_path / "again" / "run"))
+    recorded = made.run(made.causes, Recorder(made.machine))
+    assert made.run(made.causes).edges == recorded.edges
+
+
+@pytest.mark.parametrize("topology", FRESH)
+def test_a_wait_ends_after_what_it_waits_for(topology: str) -> None:
+    """And ranks that meet leave together, after the last has come."""
+    made = job(topology, slow_rank(topology), noise="overloaded")
+    recorder = Recorder(made.machine)
+    made.run(made.causes, recorder)
+    released: dict[str, int] = {}
+    waits: list[tuple[str, int]] = []
+    meetings: dict[str, list[tuple[int, int]]] = {}
+    ledgers = [ledger for group in recorder.ledgers.values() for ledger in group]
+    for *_, begin, end, key, role in [link for ledger in ledgers for link in ledger.links]:
+        if role == RELEASES:
+            released[key] = end
+        elif role == WAITS:
+            waits.append((key, end))
+        else:
+            meetings.setdefault(key, []).append((begin, end))
+    assert not [key for key, end in waits if released[key] > end]
+    for met in meetings.values():
+        assert {end for _, end in met} == {met[0][1]}
+        assert max(begin for begin, _ in met) < met[0][1]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_fresh_jobs_are_drawn_from_the_fresh_topologies(number: int) -> None:
+    """Whose causes are of groups, ranks and scopes that they have."""
+    made = drawn(SEED, number, fresh=True)
+    assert made.topology in FRESH
+    for cause in made.causes:
+        assert made.run((attrs.evolve(cause, size=20.0),)).edges != made.run(()).edges
+
+
 def test_another_seed_makes_other_ledgers(tmp_path: Path) -> None:
     """Otherwise all jobs of a suite are one."""
     first = contents(drawn(SEED, 0).write(tmp_path / "run"))
     assert first != contents(drawn(SEED + 1, 0).write(tmp_path / "again" / "run"))
 
 
-@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("topology", ALL)
 def test_the_ledgers_tell_the_loop_that_the_truth_is_about(topology: str, tmp_path: Path) -> None:
     """The steps that explain reads are those that were simulated."""
     made = job(topology)

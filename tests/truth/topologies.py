@@ -48,6 +48,8 @@ class Topology:
         mechanisms: what may be added to it that `explain` does not model.
         most: ranks.
         server: the group whose only rank others queue for, and where it works; empty for none.
+        sites: by kind of cause, the group and the scope where it strikes, if not where it usually
+            does.
     """
 
     run: Callable[[World, str], None]
@@ -60,6 +62,7 @@ class Topology:
     mechanisms: tuple[str, ...] = ("retries",)
     most: int = 4096
     server: tuple[str, str] = ("", "")
+    sites: dict[str, tuple[str, str]] = attrs.field(factory=dict)
 
 
 # What drivers do

@@ -334,12 +334,18 @@ class World:
                 )
 
     def sent(
-        self, group: str, begin: float, end: float, key: str, needs: Sequence[str] = ()
+        self,
+        group: str,
+        begin: float,
+        end: float,
+        key: str,
+        needs: Sequence[str] = (),
+        rank: int = 0,
     ) -> None:
-        """Record a call that the first rank of a group sends, and those that it needs."""
+        """Record a call that a rank of a group sends, and those that it needs."""
         if self.recorder is not None and self.recorder.record == "full":
             edges = self.recorder.nanoseconds(begin), self.recorder.nanoseconds(end)
-            self.recorder.ledgers[group][0].sent(*edges, key, needs)
+            self.recorder.ledgers[group][rank].sent(*edges, key, needs)
 
     def grouped(self, group: str, name: str, ranks: Sequence[int]) -> None:
         """Record that ranks of a group are a process group of torch."""
