@@ -130,6 +130,8 @@ def judged(shape: Shape, answer: dict[str, Any], real: float) -> Outcome:
     accused = {*named["workers"], named["worker"], named["group"] if not named["workers"] else ""}
     words = f"{named['grade']}: {named['cause']}: {named['says']}"
     said: Said = "right" if accused & set(shape.guilty) and real >= LEAST else "wrong"
+    if said == "wrong" and named["cause"] == "server":
+        said = "other"  # it bounds the loop, whether or not it is slow
     return Outcome(shape, said, named["saves"], real, words)
 
 
