@@ -40,7 +40,8 @@ def settle_node(
 
     Args:
         plan: the profiled workers, by group and rank.
-        give_up: end the profilers that still run after their worker.
+        give_up: end what is left of profilers whose front is gone. One that still writes its
+            report is left at it: `gpuprof collect` brings it home later.
         node: a dead node's name, to settle its files on a shared file system.
         again: try again to save what could not be saved before.
     """
@@ -56,7 +57,7 @@ def settle_node(
         if start.state == "finishing":
             abandoned = _is_abandoned(start)
             stalls = not abandoned and _stalls(start, record)
-            if abandoned or give_up or stalls:
+            if abandoned or stalls or (give_up and not _is_at_work(start)):
                 end_tool(start.tool["scratch"], at_once=abandoned or stalls)
                 start.tool["state"] = "ended"
             if stalls:
@@ -110,11 +111,21 @@ def _is_abandoned(start: Start) -> bool:
     return not start.began and start.tool is not None and process_start(start.tool["shim"]) is None
 
 
+def _is_at_work(start: Start) -> bool:
+    """Whether the profiler's front, or the shim that waits for it, still runs."""
+    assert start.tool is not None
+    front = start.tool["start"]
+    return bool(front) and process_start(start.tool["pid"]) == front or _has_shim(start.tool)
+
+
+def _has_shim(tool: ToolStatus) -> bool:
+    return tool["shim"] != os.getpid() and process_start(tool["shim"]) is not None
+
+
 def _stalls(start: Start, record: NodeRecord) -> bool:
     """Whether the profiler has stalled. A shim that still waits for it ends it by itself."""
     assert start.tool is not None
-    shim = start.tool["shim"]
-    if shim != os.getpid() and process_start(shim) is not None:
+    if _has_shim(start.tool):
         return False
     return stalled(start.tool["scratch"], _private_file(record, start, "finishing"))
 
