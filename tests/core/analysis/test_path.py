@@ -345,6 +345,20 @@ def test_a_drivers_scope_without_keys_is_its_own_only_while_workers_rest(tmp_pat
     ] == found(read(tmp_path, made, worker))
 
 
+def test_a_step_ends_on_the_track_that_has_most_of_it(tmp_path: Path) -> None:
+    """Also if the scopes there began before the step, as where a framework's hook marks it."""
+    made = SimulatedLedger("Runner", "driver")
+    made.step(0, 10, 100)
+    made.span("fit", 1, 200)
+    made.span(("fit", "step"), 5, 95)
+    made.span("await", 60, 70, track=2)
+    worker = SimulatedLedger("A-0")
+    worker.span("work", 0, 9)
+    assert [("Runner", "step", "work", 10, 95), ("Runner", "", "outside", 95, 100)] == found(
+        read(tmp_path, made, worker)
+    )
+
+
 def test_folds_are_crossed_by_their_shares(tmp_path: Path) -> None:
     """Never through them: what they waited for stays unexplained."""
     made = SimulatedLedger("A-0")

@@ -675,10 +675,10 @@ class Graph:
         """The end of a step in a process, on the track that has most of it."""
         covered = {}
         for track, spans in self._spans_of(process).items():
-            low, high = bisect_left(spans.starts, begin), bisect_left(spans.starts, end)
             covered[track] = sum(
-                min(spans.ends[position], end) - spans.starts[position]
-                for position in range(low, high)
+                max(0, min(spans.ends[position], end) - max(spans.starts[position], begin))
+                for position in range(bisect_left(spans.starts, end))
+                if not self._is_around(spans, position)
                 if spans.parents[position] < 0 or self._is_around(spans, spans.parents[position])
             )
         track = max(covered, key=lambda number: (covered[number], -number), default=0)
