@@ -23,12 +23,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 import ray
 from gpuprof.ray import Profiler
 from support.launching import config, start
+from support.patient_ray import patient_start
 
 output, temporary, steps = sys.argv[1:]
 environment = {"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}}
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary,
-         _node_ip_address="127.0.0.1",
-         runtime_env=environment)
+with patient_start():
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary,
+             _node_ip_address="127.0.0.1",
+             runtime_env=environment)
 with Profiler(config(output, steps=eval(steps), on_error="disable")) as profiler:
     actor = start(profiler, "ActorGroup", 0)
     with profiler.step(0):

@@ -79,6 +79,27 @@ ray.get(Env.remote(0).sample.remote())
 print("short", short, "results", set(map(str, results[:5])))
 """
 
+AROUND_THE_README = """
+import time, ray
+
+@ray.remote(num_cpus=0)
+class Env:
+    def __init__(self, seconds):
+        self.seconds = seconds
+    def sample(self):
+        time.sleep(self.seconds)
+
+@ray.remote(num_cpus=0)
+class Learner:
+    def train(self, *batches):
+        time.sleep(0.03)
+    def sync(self):
+        time.sleep(0.005)
+
+envs = [Env.remote(seconds) for seconds in (0.02, 0.06, 0.02)]
+learner = Learner.remote()
+"""
+
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
@@ -167,3 +188,23 @@ def test_trees_are_printed_at_the_end_of_a_cluster(job: tuple[Path, str, str]) -
     """The driver's is the run's, for each of its clusters."""
     assert 2 == job[2].count("Runner (the driver) profile tree view")
     assert "Worker-0 profile tree view" not in job[2]
+
+
+def test_the_readmes_loop_gets_the_readmes_answer(tmp_path: Path) -> None:
+    """As it stands there, in a program that leaves it to Ray to start with the first actor."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (loop, *_) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    (tmp_path / "job.py").write_text(AROUND_THE_README + loop)
+    done = run(tmp_path, [*GPUPROF, "--", sys.executable, "job.py"])
+    assert 0 == done.returncode, done.stderr
+    said = run(tmp_path, [sys.executable, "-m", "gpuprof", "explain"]).stdout
+    ranks = re.findall(r"^(Env|Learner) +(\d+) ", said, re.MULTILINE)
+    assert [("Env", "3"), ("Learner", "1")] == ranks
+    words = " ".join(said.split())
+    for expected in (
+        "A step is a round of the driver's calls: Env.sample, Learner.train, Learner.sync.",
+        "bounds a step: Env-1 ",
+        "would help: if Env-1 were as fast as its group's median, the run would take",
+    ):
+        assert expected in words
+        assert expected in " ".join(readme.split())

@@ -147,7 +147,7 @@ def test_a_job_that_says_no_step(ray: Any, tmp_path: Path) -> None:
     with Profiler(config(tmp_path, steps=[2])) as profiler:
         ray.get(start(profiler, "ActorGroup", 0).train.remote(0))
     (missing,) = profiler.finalize().rows
-    assert "the window was never opened; no step was begun by profiler.step" == missing.reason
+    assert missing.reason.startswith("the window was never opened; no step was begun; mark it")
 
 
 def test_an_exception_in_the_step_closes_the_window(ray: Any, tmp_path: Path) -> None:
@@ -240,21 +240,6 @@ def test_workers_on_a_node_that_is_not_selected_are_left_alone(ray: Any, tmp_pat
     assert () == receipt.rows
     assert () == receipt.faults
     assert not ray.get(actor.identity.remote())["wrapped"]
-
-
-def test_the_readmes_example_does_what_it_says(
-    ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first example of the README, as it stands, leaves two reports that hold its label."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    (example, *_) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "readme"}
-    exec(example, names)
-    rows = names["profiler"].finalize().rows
-    assert [("step-3", 1), ("step-10", 1)] == [
-        (row.window, labels(row.file)["backward"]) for row in rows
-    ]
 
 
 @pytest.mark.parametrize("gate", ["session", pytest.param("nvtx", marks=pytest.mark.exhaustive)])

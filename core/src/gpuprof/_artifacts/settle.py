@@ -13,7 +13,7 @@ from gpuprof._artifacts.formats import SETTLED_VERSION, Settled
 from gpuprof._artifacts.records import NodeRecord, Start, read_node
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
-from gpuprof._shim.files import file_size, is_full, write_json
+from gpuprof._shim.files import ToolStatus, file_size, is_full, write_json
 from gpuprof._shim.processes import process_start
 from gpuprof._shim.safe import load_json
 from gpuprof._shim.scratch import (
@@ -115,7 +115,7 @@ def _is_at_work(start: Start) -> bool:
     """Whether the profiler's front, or the shim that waits for it, still runs."""
     assert start.tool is not None
     front = start.tool["start"]
-    return bool(front) and process_start(start.tool["pid"]) == front or _has_shim(start.tool)
+    return (bool(front) and process_start(start.tool["pid"]) == front) or _has_shim(start.tool)
 
 
 def _has_shim(tool: ToolStatus) -> bool:

@@ -151,8 +151,10 @@ def _flushing(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _plan_in_driver(group: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     from gpuprof.integrations import _driver
+    from gpuprof.ray import start_as_ray_does
     from gpuprof.ray._announced import next_rank
 
+    start_as_ray_does()  # the run begins with it
     profiler = _driver.current()
     if profiler is None or len(profiler.plan) >= _MOST_ACTORS:
         return {}, None
@@ -176,7 +178,6 @@ def _plan_in_driver(group: str, options: dict[str, Any]) -> tuple[dict[str, Any]
 
 def _actors(module: ModuleType, plan: Callable[..., tuple[dict[str, Any], Any]]) -> None:
     """Give each actor a group and a rank."""
-    from ray._private.auto_init_hook import auto_init_ray
 
     def planning(group: str, options: dict[str, Any]) -> tuple[Any, Any] | None:
         from gpuprof.ray._announced import environment
@@ -191,7 +192,6 @@ def _actors(module: ModuleType, plan: Callable[..., tuple[dict[str, Any], Any]])
             kwargs: Any = None,
             **options: Any,
         ) -> Any:
-            auto_init_ray()  # as Ray itself does next: the run begins with it
             group = _attempt("Ray: an actor", lambda: _group(self))
             # with `get_if_exists`, Ray calls again without it if there is none
             if group is None or options.get("get_if_exists"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpuprof.ray._cluster import examine_nodes, running_workers
-    from gpuprof.ray._job import hook_workers, link_from_ray_logs
+    from gpuprof.ray._job import hook_workers, link_from_ray_logs, start_as_ray_does
     from gpuprof.ray._nodes import connected_nodes
     from gpuprof.ray._profiler import Profiler
     from gpuprof.ray._runtime_env import without_profilers, wrapped
@@ -19,6 +19,7 @@ __all__ = [
     "hook_workers",
     "link_from_ray_logs",
     "running_workers",
+    "start_as_ray_does",
     "without_profilers",
     "wrapped",
 ]
@@ -30,6 +31,7 @@ _MODULES = {
     "hook_workers": "_job",
     "link_from_ray_logs": "_job",
     "running_workers": "_cluster",
+    "start_as_ray_does": "_job",
     "without_profilers": "_runtime_env",
     "wrapped": "_runtime_env",
 }

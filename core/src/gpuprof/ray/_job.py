@@ -121,6 +121,13 @@ def worker_hook(module: str, theirs: Any) -> Callable[[], None]:
     return hook
 
 
+def start_as_ray_does() -> None:
+    """Start Ray, or connect to it, if nobody has: Ray does so with a program's first actor."""
+    from ray._private.auto_init_hook import auto_init_ray
+
+    auto_init_ray()
+
+
 def link_from_ray_logs(directory: str, backend: str) -> None:
     """Link a run's directory into the one where Ray's own profiler puts reports, if it is here.
 

@@ -209,7 +209,7 @@ class WindowControl:
 
     def _why_skipped(self, worker: _Worker, window: Window) -> str:
         if self._steps.lowest > self._steps.highest:
-            return "no step was begun by profiler.step"
+            return "no step was begun; mark it with `profiler.step`, or `gpuprof run --step-at`"
         if window.start is not None and window.start <= worker.added_after:
             return f"the worker was added when step {worker.added_after} had begun"
         return (
