@@ -1229,3 +1229,24 @@ def test_the_calls_of_a_killed_worker_are_why_a_path_is_lost(tmp_path: Path) -> 
         "a run in which A-1 does not end early: its ledger lacks these calls"
         == explain(run).confidence.instrument
     )
+
+
+@pytest.mark.parametrize(("ran", "known"), [(42, True), (3, False)])
+def test_a_driver_that_runs_between_its_calls_is_named(
+    ran: int, known: bool, tmp_path: Path
+) -> None:
+    """Its main thread must have run: else it may wait for what nobody recorded."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
+    for step in range(40):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        driver.span("ray.get", begin, begin + 60 * MS, waits_for="*", waits=[f"ray:{step}"])
+        worker.span("A.work", begin, begin + 59 * MS, releases=[f"ray:{step}"])
+        if step % 10 == 5:
+            driver.event("main thread", begin, ran=ran * step * MS, ready=0)
+    found = explain(reading.read(write_run(tmp_path, [driver, worker])))
+    bounds = "A-0 59 % (A.work 59 %), Runner 41 % (between its calls 40 %)"
+    assert known == (bounds == found.bounds)
+    assert known == (["driver"] == [finding.cause for finding in found.findings])
+    helps = "without what Runner does between its calls, the run would take 40 % less at most"
+    assert known == (helps == found.helps)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -734,3 +735,23 @@ def test_a_ledger_says_that_timing_was_off(path: Path) -> None:
     ledger.begin(timed=False)
     ledger.end()
     assert ["untimed", "end"] == [event["event"] for event in reader.read(path).events]
+
+
+@pytest.mark.parametrize("role", ["driver", "worker"])
+def test_a_driver_says_for_how_long_its_main_thread_ran(role: str, path: Path) -> None:
+    """With each write, as the system has counted it."""
+    header = make_header("run", "Runner", "Runner", 0, "node", None, role)
+    limits = writer.LedgerLimits(bytes_per_step=3_000, total=10**9)
+    ledger = LedgerWriter(str(path), header, limits, print)
+    ledger.begin()
+    begun = time.thread_time()
+    ledger.event("first")
+    ledger.drain()
+    while time.thread_time() < begun + 0.05:
+        pass
+    ledger.event("second")
+    ledger.drain()
+    ledger.end()
+    events = reader.read(path).main_thread
+    ran = [event["ran"] / SECOND for event in events]
+    assert (role == "driver") == any(later - first >= 0.04 for first, later in pairwise(ran))

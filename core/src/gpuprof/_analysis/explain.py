@@ -76,6 +76,8 @@ _NEARLY_ALL = 0.7
 _MOST_OF_IT = 0.5
 """Of what a rank is slower by, from which the garbage collector is the reason."""
 
+BETWEEN_CALLS = "(between its calls)"
+"""The place of a driver that works in no scope."""
 _OF_A_WORKER = ("rank", "late start", "pauses", "garbage collection", "drift", "only this rank")
 
 Grade = Literal["named", "hint"]
@@ -552,7 +554,7 @@ class Explainer:
             parts.append(
                 PathPart(
                     self.run.processes[key[0]].name,
-                    self._name(key[1]),
+                    self._name(key[1], key[0]),
                     key[2],
                     length / 1e9,
                     length / max(1, step.duration),
@@ -569,7 +571,9 @@ class Explainer:
             1 - lost / max(1, step.duration),
         )
 
-    def _name(self, place: int) -> str:
+    def _name(self, place: int, process: int | None = None) -> str:
+        if place == OUTSIDE and process == self.run.driver and self.graph.driver_works:
+            return BETWEEN_CALLS
         names = {OUTSIDE: "(outside any scope)", ALL: "(several scopes)"}
         names[BEFORE] = "(before its first scope)"
         return names[place] if place in names else self.run.places[place].name
@@ -1033,7 +1037,7 @@ class Explainer:
         for (process, place, kind), each in shares.items():
             cause = self._cause(process, place, kind)
             worker = run.processes[process].name
-            if cause is not None and (worker, self._name(place)) not in named:
+            if cause is not None and (worker, self._name(place, process)) not in named:
                 of_cause = parts.setdefault(cause, {})
                 of_cause[process, place] = of_cause.get((process, place), 0.0) + float(each.mean())
         found = []
@@ -1085,17 +1089,21 @@ class Explainer:
         grade: Grade,
     ) -> Finding:
         run = self.run
-        worker, scope = run.processes[process].name, self._name(place)
+        worker, scope = run.processes[process].name, self._name(place, process)
         group = run.processes[process].group
         seconds = share * self.mean / 1e9
         who = worker if len(whose) == 1 else f"{group} ({len(whose)} workers)"
-        config = ""
+        config = which = ""
+        where = f"in {scope}"
+        if scope == BETWEEN_CALLS:
+            where = _in_brackets(scope)
+            which = ' gpuprof.timer("…") around a part of its code shows what that part takes.'
         if cause == "driver":
             says = (
-                f"The driver works {duration(seconds)} a step by itself, most of it in {scope}, "
-                "while the workers wait for it."
+                f"The driver works {duration(seconds)} a step by itself, most of it "
+                f"{where}, while the workers wait for it."
             )
-            action = "Move it into a worker, or start the next calls before it."
+            action = f"Move it into a worker, or start the next calls before it.{which}"
         elif cause == "data":
             says = f"{who} waits {duration(seconds)} a step for data in {scope}."
             action = (
@@ -1528,7 +1536,8 @@ class Explainer:
                 for (_, place), part in of_group.items():
                     scopes[place] = scopes.get(place, 0.0) + part * self.in_steps
                 most = max(scopes, key=scopes.__getitem__)
-                where = f"{_in_brackets(self._name(most))} {percentage(scopes[most])}"
+                a_process = next(iter(of_group))[0]
+                where = f"{_in_brackets(self._name(most, a_process))} {percentage(scopes[most])}"
                 said.append(f"{name} {percentage(share)} ({where})")
         return ", ".join(said[:3])
 
@@ -1552,7 +1561,7 @@ class Explainer:
         share = sum(of_group.values())
         one = _one_of({(process, place): each for process, each in of_group.items()})
         who = group if one is None else self.run.processes[one].name
-        return who, self._name(place), share
+        return who, self._name(place, next(iter(of_group))), share
 
     def _who_waits(self, groups: Sequence[GroupTimes]) -> str:
         said = []
@@ -1726,6 +1735,8 @@ def what_if(finding: Finding) -> str:
         return f"if {finding.worker} began with the others, {saved}"
     if finding.cause == "garbage collection":
         return f"without the garbage collector in {finding.worker}, {saved}"
+    if finding.scope == BETWEEN_CALLS:
+        return f"without what {finding.worker} does between its calls, {saved} at most"
     return f"without {finding.worker} in {finding.scope}, {saved} at most"
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from gpuprof._analysis.run import Run, rows_of
+from gpuprof._analysis.run import MAIN_TRACK, Run, rows_of
 from gpuprof._analysis.waits import BARRIER, DATA
 from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS
 from gpuprof._session.instruments.coroutines import AWAIT, RUN, SLEEP
@@ -568,7 +568,8 @@ class Graph:
         floor = self._around[0]
         before = max(floor, boundary) if boundary is not None else floor
         own = (process, track, before)
-        outside = Stretch(process, OUTSIDE, before, time, "outside", (own,))
+        kind: Kind = "work" if self._works_outside(process, track) else "outside"
+        outside = Stretch(process, OUTSIDE, before, time, kind, (own,))
         sent = [] if alone else self._sent(moment)
         # an event loop ran what has made this task, or was busy as the call came
         turn = None if alone else self._turn_before(moment, is_call=bool(sent))
@@ -591,6 +592,12 @@ class Graph:
             return outside
         both = sorted([own, (there, its_track, called)], key=_time, reverse=True)
         return Stretch(process, OUTSIDE, both[0][2], time, "dispatch", tuple(both))
+
+    def _works_outside(self, process: int, track: int) -> bool:
+        """Whether it is known that a track works while it is in no scope."""
+        tracks = self.run.processes[process].ledger.tracks
+        is_drivers = process == self.run.driver and tracks[track].name == MAIN_TRACK
+        return is_drivers and self.driver_works
 
     def _sent(self, moment: Moment) -> list[Moment]:
         """When the call that begins at a moment was sent, and when what it takes had ended.
@@ -733,6 +740,11 @@ class Graph:
         if at < stretch.end:
             made.append(attrs.evolve(stretch, start=at))
         return made
+
+    @property
+    def driver_works(self) -> bool:
+        """Whether the driver works where it is in no scope; it is not known of a blind one."""
+        return not self.blind and self.run.driver_runs
 
     @functools.cached_property
     def blind(self) -> bool:

@@ -40,6 +40,9 @@ the place, in it and in no scope inside it, of the latter those in which it wait
 which the garbage collector stopped the process; calls that ended or went on in the step, of which a
 fold that crosses an edge has shares."""
 
+MAIN_TRACK = "MainThread"
+_RUNS = 0.8
+"""Of the time in which a thread does not wait in a scope, what it must have run to be working."""
 WAIT = "(wait for other ranks)"
 """The key of a place that nobody recorded: see `gpuprof._analysis.collectives`."""
 
@@ -325,6 +328,44 @@ class Run:
             edges = self.step_edges(process)
             made[:, process.number] = _covered(process, *edges, self._parents)
         return made
+
+    @functools.cached_property
+    def driver_runs(self) -> bool:
+        """Whether the driver's main thread works where it is in no scope.
+
+        A thread that runs, or is ready to, does not wait there for what nobody recorded. ``False``
+        where that is not known.
+        """
+        import numpy as np
+
+        if self.driver is None or not self.usual:
+            return False
+        driver = self.processes[self.driver]
+        ledger = driver.ledger
+        first, last = self.steps[self.usual[0]].start, self.steps[self.usual[-1]].end
+        samples = [
+            (event["time"], event["ran"] + event["ready"])
+            for event in ledger.main_thread
+            if first <= event["time"] + ledger.offset <= last
+        ]
+        if len(samples) < 2:
+            return False
+        (begin, ran_before), (end, ran_after) = samples[0], samples[-1]
+        main = [n for n, each in enumerate(ledger.tracks) if each.name == MAIN_TRACK]
+        waits = np.flatnonzero(self.waiting_places[driver.places] & (driver.places >= 0))
+
+        def waiting(rows: NDArray[np.void]) -> Integers:
+            here = np.isin(rows["track"], main) & np.isin(rows["place"], waits)
+            return np.flatnonzero(here & (rows["start"] < end) & (rows["end"] > begin))
+
+        spans, folds = ledger.spans[waiting(ledger.spans)], ledger.folds[waiting(ledger.folds)]
+        spans = np.sort(spans, order="start")
+        starts, ends = spans["start"].clip(begin, end), spans["end"].clip(begin, end)
+        reached = np.maximum.accumulate(np.concatenate([[begin], ends]))[:-1]  # one inside another
+        waited = float((ends - np.maximum(starts, reached)).clip(0).sum())
+        inside = folds["end"].clip(begin, end) - folds["start"].clip(begin, end)
+        waited += float((folds["busy"] * (inside / (folds["end"] - folds["start"]).clip(1))).sum())
+        return bool(ran_after - ran_before >= _RUNS * (end - begin - waited))
 
     @functools.cached_property
     def lengths(self) -> Floats:

@@ -69,9 +69,10 @@ _TRACK: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 _EVENT: dict[str, tuple[type, ...]] = {"event": (str,), "time": (int,)}
 _CLOCK_EVENT: dict[str, tuple[type, ...]] = {"at": (int,), "offset": (int,), "bound": (int,)}
+_MAIN_THREAD_EVENT: dict[str, tuple[type, ...]] = {"ran": (int,), "ready": (int,)}
 _SYNC_EVENT: dict[str, tuple[type, ...]] = {"entered": (int,), "left": (int,)}
 """Keys and types of the JSON in a ledger."""
-_TIMES = {"time", *_CLOCK_EVENT, *_SYNC_EVENT}
+_TIMES = {"time", *_CLOCK_EVENT, *_MAIN_THREAD_EVENT, *_SYNC_EVENT}
 """Those that are times or differences of times."""
 WAITS, RELEASES, MEETS = range(3)
 """The roles of links; see `gpuprof_timing._spans.ROLES`."""
@@ -185,6 +186,12 @@ class Ledger:
     def ended(self) -> bool:
         """Whether the process closed its ledger; a killed one did not."""
         return any(event["event"] == "end" for event in self.events)
+
+    @property
+    def main_thread(self) -> list[dict[str, Any]]:
+        """The events that say for how long the main thread has run so far, or was ready to."""
+        events = (event for event in self.events if event["event"] == written.MAIN_THREAD)
+        return [event for event in events if _fits(event, _MAIN_THREAD_EVENT)]
 
     @property
     def first(self) -> int:

@@ -65,6 +65,8 @@ PACED_STEPS = "paced steps"
 """The event of a driver whose steps take a time that is set: those of the workers tell more."""
 LIBRARY_STEPS = "library steps"
 """The event of a process whose steps are those of a library: nobody has marked any."""
+MAIN_THREAD = "main thread"
+"""The event of a driver that says for how long its main thread has run so far, or was ready to."""
 PROCESS_GROUP = "process group"
 """The event of a process that has joined a process group of torch.distributed."""
 DRAIN_INTERVAL = 1.0
@@ -182,6 +184,7 @@ class LedgerWriter:
         self._new_names = 0  # those that were not part of `_used`
         self._unwritten_names = 0
         self._names_are_spent = False
+        self._drives = header["role"] == "driver"
 
     def begin(self, timed: bool = True) -> None:
         """Start to record.
@@ -206,6 +209,7 @@ class LedgerWriter:
             about: what JSON can hold.
         """
         if not self._over:
+            self._drives = self._drives or kind == DRIVES
             self._events.append({"event": kind, "time": self._clock(), **about})
 
     def sent(self, started: int, key: bytes, needs: tuple[bytes, ...]) -> None:
@@ -273,6 +277,7 @@ class LedgerWriter:
         sent = self._packed_sent()
         if not (spans or folds or steps or events or opened or sent) and self._file is None:
             return
+        self._note_main_thread()
         collections, lost = self._collections.take()
         if lost:
             self.event("lost", collections=lost)
@@ -311,6 +316,14 @@ class LedgerWriter:
             for track, start, end, key, needs in sent
             for needed in (map(key_of, needs) if needs else (0,))
         )
+
+    def _note_main_thread(self) -> None:
+        """Note how long a driver's main thread has run: outside of scopes it works or waits."""
+        path = f"/proc/self/task/{threading.main_thread().native_id}/schedstat"
+        if self._drives:  # some kernels have no such file
+            with suppress(OSError, ValueError), open(path) as file:
+                ran, ready, _ = map(int, file.read().split())
+                self.event(MAIN_THREAD, ran=ran, ready=ready)
 
     def _drained_events(self) -> list[dict[str, Any]]:
         size = len(self._events)  # other threads append meanwhile
