@@ -54,6 +54,9 @@ PUBLIC = {
         "gpuprof.backend.hookspecs",
         "gpuprof.errors",
         "gpuprof.testing",
+        "gpuprof_timing",
+        "gpuprof_timing.instrument",
+        "gpuprof_timing.recording",
     )
 }
 
@@ -119,9 +122,9 @@ def core_knows_no_backend(module: Module, found: Import) -> bool:
     )
 
 
-def backends_use_public_names(module: Module, found: Import) -> bool:
-    """Of gpuprof, backends import public modules, and from them names in ``__all__``."""
-    if module.root not in BACKENDS or found.root != "gpuprof":
+def others_names_are_public(module: Module, found: Import) -> bool:
+    """Of another distribution of ours, a module imports public modules and names in ``__all__``."""
+    if found.root == module.root or found.root not in ("gpuprof", "gpuprof_timing"):
         return True
     if not found.name:
         return found.module in PUBLIC
@@ -162,7 +165,7 @@ RULES = (
     folders_stand_in_line,
     timing_stands_alone,
     core_knows_no_backend,
-    backends_use_public_names,
+    others_names_are_public,
     backends_do_not_know_each_other,
     ray_stays_in_its_package,
     torch_is_not_imported,
@@ -348,47 +351,65 @@ def test_our_modules_keep_the_rule(rule: Rule) -> None:
             "gpuprof_other",
         ),
         (
-            backends_use_public_names,
+            others_names_are_public,
             "gpuprof_nsight/_bad.py",
             "from gpuprof import _shim",
             "gpuprof._shim",
         ),
         (
-            backends_use_public_names,
+            others_names_are_public,
             "gpuprof_nsight/_bad.py",
             "import gpuprof._shim",
             "gpuprof._shim",
         ),
         (
-            backends_use_public_names,
+            others_names_are_public,
             "gpuprof_nsight/_bad.py",
             "from gpuprof.backend import loading",
             "gpuprof.backend.loading",
         ),
         (
-            backends_use_public_names,
+            others_names_are_public,
             "gpuprof_nsight/_bad.py",
             "from gpuprof.backend.types import Tool",
             "gpuprof.backend.types.Tool",
         ),
         (
-            backends_use_public_names,
+            others_names_are_public,
             "gpuprof_nsight/_bad.py",
             "from gpuprof.errors import _private",
             "gpuprof.errors._private",
         ),
         (
-            backends_use_public_names,
+            others_names_are_public,
             "gpuprof_nsight/_bad.py",
             "x = gpuprof._shim.encode",
             "gpuprof._shim",
         ),
-        (backends_use_public_names, "gpuprof_nsight/_bad.py", "import gpuprof.ray", "gpuprof.ray"),
+        (others_names_are_public, "gpuprof_nsight/_bad.py", "import gpuprof.ray", "gpuprof.ray"),
         (
-            backends_use_public_names,
+            others_names_are_public,
             "gpuprof_nsight/_bad.py",
             "from gpuprof import ray",
             "gpuprof.ray",
+        ),
+        (
+            others_names_are_public,
+            "gpuprof/_session/bad.py",
+            "from gpuprof_timing._node import walk",
+            "gpuprof_timing._node.walk",
+        ),
+        (
+            others_names_are_public,
+            "gpuprof/_session/bad.py",
+            "from gpuprof_timing import _torch",
+            "gpuprof_timing._torch",
+        ),
+        (
+            others_names_are_public,
+            "gpuprof/_session/bad.py",
+            "from gpuprof_timing.recording import _hot",
+            "gpuprof_timing.recording._hot",
         ),
         (
             backends_do_not_know_each_other,

@@ -122,7 +122,7 @@ def test_extras_of_gpuprof(archives: Path) -> None:
     """METADATA writes the extras in their normalized form."""
     actual = metadata(archives, "gpuprof").get_all("Provides-Extra", [])
     frameworks = ["nemo-rl", "rlinf", "torch", "verl"]
-    others = ["all", "html", "nsight", "ray", "rocprof-sys", "testing", "timeline"]
+    others = ["all", "backends", "html", "nsight", "ray", "rocprof-sys", "testing", "timeline"]
     assert sorted([*others, *frameworks]) == sorted(actual)
 
 

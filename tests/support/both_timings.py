@@ -10,7 +10,7 @@ from types import ModuleType
 from unittest import mock
 
 import gpuprof_timing
-from gpuprof_timing._compiled import VARIABLE
+from gpuprof_timing.recording import PURE_VARIABLE
 
 NAME = "gpuprof_timing"
 
@@ -26,7 +26,7 @@ def in_python() -> ModuleType:
     for name in compiled:
         del sys.modules[name]
     try:
-        with mock.patch.dict(os.environ, {VARIABLE: "1"}):
+        with mock.patch.dict(os.environ, {PURE_VARIABLE: "1"}):
             importlib.import_module(f"{NAME}._spans")
             return importlib.import_module(NAME)
     finally:

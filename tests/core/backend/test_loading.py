@@ -108,8 +108,26 @@ def test_a_missing_plugin_is_named_by_its_key() -> None:
 
 
 def test_our_own_backends_are_known_before_they_are_installed() -> None:
-    """gpuprof's extras offer its own backends, under the names of the configuration."""
-    assert {"nsight": "nsight", "rocprof_sys": "rocprof_sys"} == dict(loading.own_backends())
+    """The extra `backends` names them; a section of the configuration is named as its backend."""
+    assert {"nsight", "rocprof_sys"} == loading.own_backends()
+
+
+def test_an_extra_of_a_framework_is_no_backend(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """An extra that installs a distribution of its own name may be anything."""
+    monkeypatch.setattr(
+        loading.importlib.metadata,
+        "requires",
+        lambda _: [
+            "gpuprof-verl<0.2,>=0.1; extra == 'verl'",
+            "gpuprof-rocprof-sys<0.2,>=0.1; extra == 'backends'",
+            "gpuprof-rocprof-sys<0.2,>=0.1; extra == 'rocprof-sys'",
+        ],
+    )
+    loading.own_backends.cache_clear()
+    request.addfinalizer(loading.own_backends.cache_clear)
+    assert {"rocprof_sys"} == loading.own_backends()
 
 
 def test_an_extra_plugin_that_cannot_be_made(install: Any) -> None:

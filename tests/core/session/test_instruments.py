@@ -401,7 +401,7 @@ def test_a_fault_while_a_coroutine_is_suspended(recording: Recording, driven: Ru
 
     async def job() -> int:
         await asyncio.sleep(0)
-        made._timing = None  # type: ignore[assignment]
+        made.recording = None  # type: ignore[assignment]
         await asyncio.gather(asyncio.sleep(0), asyncio.sleep(0))
         return 3
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     Class = TypeVar("Class", bound=type[Any])
 
-VARIABLE = "GPUPROF_TIMING_PURE"
+PURE_VARIABLE = "GPUPROF_TIMING_PURE"
 """``1`` forces Python."""
 
 
 def _load() -> Any:
-    if os.environ.get(VARIABLE) == "1":
+    if os.environ.get(PURE_VARIABLE) == "1":
         return None
     try:
         import gpuprof_timing._hot as _hot  # type: ignore[import-not-found]

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from typing import Any, Protocol, TypeAlias, TypeVar
 
     Function = TypeVar("Function", bound=Callable[..., Any])
-    Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
     Make: TypeAlias = "Callable[[bool, Arguments], AbstractContextManager[object]]"
 
     class Switch(Protocol):
@@ -21,6 +20,10 @@ if TYPE_CHECKING:
     ExceptionInfo: TypeAlias = (
         "tuple[type[BaseException] | None, BaseException | None, TracebackType | None]"
     )
+
+
+Arguments: TypeAlias = "tuple[tuple[Any, ...], dict[str, Any]]"
+"""The positional arguments of a call, and those by name."""
 
 
 class _Always:

@@ -54,7 +54,7 @@ def enter(name: str, crosses_tasks: bool) -> AbstractContextManager[object] | No
         opened = opener(name, crosses_tasks)
         opened.__enter__()
     except BaseException as error:
-        if is_the_jobs(error):
+        if belongs_to_job(error):
             raise
         _fault(error)
         return None
@@ -71,12 +71,12 @@ def leave(
     try:
         opened.__exit__(kind, error, trace)
     except BaseException as fault:
-        if is_the_jobs(fault):
+        if belongs_to_job(fault):
             raise
         _fault(fault)
 
 
-def is_the_jobs(error: BaseException) -> bool:
+def belongs_to_job(error: BaseException) -> bool:
     """Whether an exception out of a profiler's code belongs to the job, and must reach it.
 
     True for Ctrl-C, and for whatever a signal handler raised while that code ran. Everything else

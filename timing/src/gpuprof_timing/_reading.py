@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from gpuprof_timing._node import Node
     from gpuprof_timing._recording import Recording
 
-    DeviceReading: TypeAlias = Literal["wait", "ready", "known"]
-
+DeviceReading: TypeAlias = 'Literal["wait", "ready", "known"]'
+"""Which GPU times to read first; see `Timing.to_dict`."""
 FORMAT_VERSION = 1
 
 

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, TypeAlias
 
-    Track: TypeAlias = "int | tuple[int, int] | Linked"
-    """A thread's id, that and a task's, or one of them with links."""
-    Key: TypeAlias = (
-        "str | bytes | tuple[str | bytes, ...] | Callable[..., str | tuple[str | bytes, ...]]"
-    )
-    """One text or several that both sides of a wait know, or what makes them as a scope ends."""
+Track: TypeAlias = "int | tuple[int, int] | Linked"
+"""A thread's id, that and a task's, or one of them with links."""
+Key: TypeAlias = (
+    "str | bytes | tuple[str | bytes, ...] | Callable[..., str | tuple[str | bytes, ...]]"
+)
+"""One text or several that both sides of a wait know, or what makes them as a scope ends."""
 
 ROOM = 16
 """Spans of one node in an interval."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuprof_timing._scope import Scope
     from gpuprof_timing._spans import Key
 
-VARIABLE = "GPUPROF_TIMING"
+TIMING_VARIABLE = "GPUPROF_TIMING"
 """``0`` switches off every `Timing` made without an explicit `enabled`."""
 
 
@@ -82,7 +82,7 @@ class Timing(Reading):
         device_events: EventProvider | None = None,
     ) -> None:
         if enabled is None:
-            enabled = os.environ.get(VARIABLE) != "0"
+            enabled = os.environ.get(TIMING_VARIABLE) != "0"
         event_log: EventLog | None = None
         if events:
             from gpuprof_timing._events import EventLog

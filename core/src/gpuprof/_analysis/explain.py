@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
-from gpuprof_timing._timing import VARIABLE as TIMING_VARIABLE
+from gpuprof_timing.recording import TIMING_VARIABLE
 
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.heat import spreads

@@ -75,7 +75,7 @@ _SYNC_EVENT: dict[str, tuple[type, ...]] = {"entered": (int,), "left": (int,)}
 _TIMES = {"time", *_CLOCK_EVENT, *_MAIN_THREAD_EVENT, *_SYNC_EVENT}
 """Those that are times or differences of times."""
 WAITS, RELEASES, MEETS = range(3)
-"""The roles of links; see `gpuprof_timing._spans.ROLES`."""
+"""The roles of links; see `gpuprof_timing.recording.ROLES`."""
 
 
 @attrs.frozen

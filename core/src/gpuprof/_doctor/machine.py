@@ -9,8 +9,9 @@ import shutil
 import tempfile
 
 import gpuprof_timing
-from gpuprof_timing._compiled import VARIABLE
+from gpuprof_timing.recording import PURE_VARIABLE
 
+from gpuprof._distribution import NAME
 from gpuprof.backend.types import Check
 
 LEAST_FREE = 2**30
@@ -41,8 +42,8 @@ def _scopes() -> Check:
     """Whether scopes run in C or in Python. Never a failure: Python is only slower."""
     if gpuprof_timing.compiled:
         return Check("timing", True, "scopes are compiled")
-    if os.environ.get(VARIABLE) == "1":
-        return Check("timing", True, f"scopes run in Python: {VARIABLE}=1")
+    if os.environ.get(PURE_VARIABLE) == "1":
+        return Check("timing", True, f"scopes run in Python: {PURE_VARIABLE}=1")
     remedy = "to compile them, reinstall gpuprof-timing where there are gcc and Python.h"
     return Check("timing", True, "scopes run in Python, which is slower", remedy)
 
@@ -81,14 +82,14 @@ def _pip() -> Check:
     """
     try:
         pip = importlib.metadata.version("pip")
-        extras = importlib.metadata.metadata("gpuprof").get_all("Provides-Extra") or []
+        extras = importlib.metadata.metadata(NAME).get_all("Provides-Extra") or []
     except importlib.metadata.PackageNotFoundError as error:
         return Check("pip", True, f"{error.name} has no installed metadata; nothing to check")
     release = tuple(int(number) for number in re.findall(r"\d+", pip)[:2])
     pitfalls = [extra for extra in extras if re.search("[-_.]", extra)]
     if release >= _PIP_NORMALIZES or not pitfalls:
         return Check("pip", True, f"pip {pip} installs extras in any spelling")
-    spelt = ", ".join(f"gpuprof[{extra}]" for extra in pitfalls)
+    spelt = ", ".join(f"{NAME}[{extra}]" for extra in pitfalls)
     detail = (
         f"pip {pip} accepts only this spelling of extras, and otherwise installs nothing and "
         f"warns: {spelt}"

@@ -12,8 +12,7 @@ from typing import Any
 
 import attrs
 from gpuprof_timing import Timing
-from gpuprof_timing._node import integer
-from gpuprof_timing._timing import VARIABLE as TIMING_VARIABLE
+from gpuprof_timing.recording import TIMING_VARIABLE, integer
 
 from gpuprof import _tables
 from gpuprof._session.file import TotalsEntry

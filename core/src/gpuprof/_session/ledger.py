@@ -18,19 +18,25 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from errno import ENOENT
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
-from gpuprof_timing._node import Node, walk
-from gpuprof_timing._spans import ROLES, Folded, Linked, SpanLog, roots, task_track
+from gpuprof_timing.recording import (
+    ROLES,
+    Folded,
+    Linked,
+    Node,
+    SpanLog,
+    Track,
+    roots,
+    task_track,
+    walk,
+)
 
 from gpuprof._log import log
 from gpuprof._session.collector import Collections
 from gpuprof._shim.processes import process_start
 from gpuprof._shim.row import LedgerLimits
 from gpuprof._shim.safe import create
-
-if TYPE_CHECKING:
-    from gpuprof_timing._spans import Track
 
 FORMAT = "gpuprof-ledger"
 VERSION = 1

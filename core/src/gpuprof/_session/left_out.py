@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuprof_timing import Timing
-from gpuprof_timing._parts import Parts
+from gpuprof_timing.recording import DeviceReading, Parts
 
 from gpuprof._log import log
 from gpuprof._session.file import TotalsEntry, TreeEntry
 from gpuprof._session.windows import StepWindows
 from gpuprof.backend.types import Window
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from gpuprof_timing._reading import DeviceReading
 
 
 class LeftOut:

@@ -19,9 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuprof_timing._decorate import Arguments
-    from gpuprof_timing._scope import Scope
-    from gpuprof_timing._spans import Key
+    from gpuprof_timing.instrument import Arguments, Key, Scope
 
     from gpuprof._session.ledger import LedgerWriter
     from gpuprof._session.session import Session
@@ -101,8 +99,7 @@ class timer(AbstractContextManager["timer"]):
     def __call__(self, function: Function) -> Function:
         """Time every call of `function`."""
         # Looks up the tree at each call: a decorated function can be pickled to other processes.
-        from gpuprof_timing._decorate import decorate
-        from gpuprof_timing._linked import key_of_call
+        from gpuprof_timing.instrument import decorate, key_of_call
 
         name, waits_for, key = self._name, self._waits_for, self._key
 
@@ -141,7 +138,7 @@ def _start() -> Session | None:
     if not value:
         return None
     try:
-        from gpuprof_timing._at_exit import at_interpreter_end
+        from gpuprof_timing.recording import at_interpreter_end
 
         from gpuprof._session.session import Session
         from gpuprof._shim.row import decode

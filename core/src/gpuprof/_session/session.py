@@ -34,7 +34,7 @@ from gpuprof.backend.types import Window, Worker
 
 if TYPE_CHECKING:
     # `_prepare` imports these: most processes with a session capture nothing
-    from gpuprof_timing._reading import DeviceReading
+    from gpuprof_timing.recording import DeviceReading
 
     from gpuprof._session.armed import ArmedWindows
     from gpuprof._session.capture import Capture

@@ -16,7 +16,7 @@ from typing import Any
 
 import attrs
 import pluggy
-from gpuprof_timing._range_slot import is_the_jobs
+from gpuprof_timing.instrument import belongs_to_job
 
 from gpuprof.backend import hookspecs
 from gpuprof.backend.types import Check, Collected, RangeTimes, RecordedTrack, Tool
@@ -78,7 +78,7 @@ def contained(name: str, what: str, plugin: object = None) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if isinstance(error, Exception) or is_the_jobs(error):
+        if isinstance(error, Exception) or belongs_to_job(error):
             raise
         of = f" of {provider(plugin)}" if plugin is not None else ""
         raise PluginError(name, f"{what}{of} raised {type(error).__name__}: {error}") from error

@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import pluggy
 
+from gpuprof._distribution import NAME
 from gpuprof.backend import contract, hookspecs
 from gpuprof.backend.boundary import BACKENDS, PLUGINS, Hooks, contained, reason
 from gpuprof.errors import PluginError
@@ -75,18 +76,17 @@ def reserved_problem(name: str, owners: Sequence[str]) -> str:
 
 
 @functools.cache
-def own_backends() -> Mapping[str, str]:
-    """gpuprof's own backends, installed or not: the extra that installs each, by its name."""
+def own_backends() -> frozenset[str]:
+    """gpuprof's own backends, installed or not: what its extra `backends` installs."""
     try:
-        requirements = importlib.metadata.requires("gpuprof") or []
+        requirements = importlib.metadata.requires(NAME) or []
     except importlib.metadata.PackageNotFoundError:  # run from a source tree
-        return {}
-    found = {}
-    for requirement in requirements:
-        match = re.match(r"gpuprof-([a-z0-9-]+)\b.*extra == ['\"]([a-z0-9-]+)['\"]", requirement)
-        if match and match[1] == match[2]:
-            found[match[1].replace("-", "_")] = match[2].replace("-", "_")
-    return found
+        return frozenset()
+    matches = (
+        re.match(rf"{NAME}-([a-z0-9-]+)\b.*extra == ['\"]backends['\"]", requirement)
+        for requirement in requirements
+    )
+    return frozenset(match[1].replace("-", "_") for match in matches if match)
 
 
 def known_backends() -> list[str]:
@@ -260,12 +260,11 @@ def _refuse_rivals(backend: object, extra: Sequence[tuple[str, object]]) -> None
 
 
 def _install_hint(name: str) -> str:
-    extra = own_backends().get(name)
-    if extra is None:
+    if name not in own_backends():
         return ""
     # By path: the name `gpuprof` on PyPI is another project's.
     return (
-        f". Install it from gpuprof's checkout: pip install ./timing '.[{extra}]' ./backends/{name}"
+        f". Install it from gpuprof's checkout: pip install ./timing '.[{name}]' ./backends/{name}"
     )
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Coroutine
 from types import CoroutineType, ModuleType
 from typing import Any
 
-from gpuprof_timing._cursor import IN_LOOP, fixed_cursor
-from gpuprof_timing._linked import LinkedScope, make_linked
+from gpuprof_timing.instrument import IN_LOOP, LinkedScope, fixed_cursor, make_linked
 
 from gpuprof._session.instruments.instrument import Call, Instrument, Key, new_key, short_name
 

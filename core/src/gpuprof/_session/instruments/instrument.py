@@ -11,9 +11,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
-from gpuprof_timing import Timing, _torch
-from gpuprof_timing._linked import LinkedScope, call_linked
-from gpuprof_timing._recording import Recording
+from gpuprof_timing import Timing
+from gpuprof_timing.instrument import LinkedScope, call_linked, is_compiling, recording_of
 
 from gpuprof._session.after_import import after_import
 
@@ -83,6 +82,7 @@ class Instrument:
         hooks: what else it tells.
 
     Attributes:
+        recording: what the tree's scopes write to.
         on: whether calls are marked; not in a forked child, which has a session of its own.
     """
 
@@ -99,15 +99,11 @@ class Instrument:
         self.note_called = hooks.called
         self.note_event = hooks.event
         self._timing = timing
+        self.recording = recording_of(timing)
         self.on = True
         self._on_fault = on_fault
         self._undo: list[Callable[[], object]] = []
         _all.add(self)
-
-    @property
-    def recording(self) -> Recording:
-        """What the tree's scopes write to."""
-        return self._timing._recording
 
     def after_import(
         self, module: str, install: Callable[[Instrument, ModuleType], object]
@@ -142,7 +138,7 @@ class Instrument:
 
         @functools.wraps(original)
         def marked(*args: Any, **kwargs: Any) -> Any:
-            if _torch.is_compiling() or not self.on:  # nothing of ours is traced
+            if is_compiling() or not self.on:  # nothing of ours is traced
                 return original(*args, **kwargs)
             return self.call(before, original, args, kwargs)
 
@@ -171,8 +167,7 @@ class Instrument:
             return result
         name, waits_for, key, others = call
         given = args if others is None else others
-        recording = self._timing._recording
-        return call_linked(recording, name, waits_for, key, function, given, kwargs, self.fail)
+        return call_linked(self.recording, name, waits_for, key, function, given, kwargs, self.fail)
 
     async def call_coroutine(self, before: Callable[..., Call | None], coroutine: Any) -> Any:
         """Await a coroutine inside a scope, as `call` does."""

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gpuprof_timing import _torch
-from gpuprof_timing._linked import call_linked
+from gpuprof_timing.instrument import call_linked, is_compiling
 
 from gpuprof._session.instruments.coroutines import Driven, Tasks
 from gpuprof._session.instruments.generators import FIRST, Stream
@@ -89,7 +88,7 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         def get(*args: Any, **kwargs: Any) -> Any:
             if not args or type(args[0]) is not is_ref or not instrument.on:
                 return get_several(*args, **kwargs)
-            if _torch.is_compiling():
+            if is_compiling():
                 return original(*args, **kwargs)
             link: bytes | None = key(args[0])
             if here.mode == in_worker and args[0].binary()[:_TASK] == running():

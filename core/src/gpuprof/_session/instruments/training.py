@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gpuprof_timing import _torch
+from gpuprof_timing.instrument import is_compiling
 
 from gpuprof._session.instruments.instrument import Call, Instrument
 
@@ -29,7 +29,7 @@ def _install_modules(instrument: Instrument, modules: ModuleType) -> None:
         @functools.wraps(original)
         def __call__(*args: Any, **kwargs: Any) -> Any:
             # the cheapest question first but for tracing, which must see nothing of ours
-            if _torch.is_compiling() or hasattr(_inside, "module") or not instrument.on:
+            if is_compiling() or hasattr(_inside, "module") or not instrument.on:
                 return original(*args, **kwargs)
             _inside.module = True
             try:
@@ -62,7 +62,7 @@ def _install_optimizers(instrument: Instrument, optimizers: ModuleType) -> None:
             @functools.wraps(hooked)
             def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
                 nonlocal counted
-                if _torch.is_compiling() or not instrument.on:
+                if is_compiling() or not instrument.on:
                     return hooked(optimizer, *args, **kwargs)
                 result = instrument.call(stepping, hooked, (optimizer, *args), kwargs)
                 # of several, as a GAN has them, the first one tells the steps

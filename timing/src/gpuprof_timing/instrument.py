@@ -1,0 +1,46 @@
+"""For gpuprof's instruments, which put scopes around functions of other people's libraries."""
+
+from __future__ import annotations
+
+from gpuprof_timing import _torch
+from gpuprof_timing._cursor import IN_LOOP, fixed_cursor
+from gpuprof_timing._decorate import Arguments, decorate
+from gpuprof_timing._linked import LinkedScope, call_linked, key_of_call, make_linked
+from gpuprof_timing._range_slot import belongs_to_job
+from gpuprof_timing._recording import Recording
+from gpuprof_timing._scope import Scope
+from gpuprof_timing._spans import Key
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpuprof_timing._timing import Timing
+
+__all__ = [
+    "IN_LOOP",
+    "Arguments",
+    "Key",
+    "LinkedScope",
+    "Recording",
+    "Scope",
+    "belongs_to_job",
+    "call_linked",
+    "decorate",
+    "fixed_cursor",
+    "is_compiling",
+    "key_of_call",
+    "make_linked",
+    "recording_of",
+]
+
+
+def is_compiling() -> bool:
+    """Whether torch is tracing the current code, which must then contain no scope."""
+    return _torch.is_compiling()
+
+
+def recording_of(timing: Timing) -> Recording:
+    """The tree that a timing's scopes write to.
+
+    A function, because a public attribute of a `Timing` is a key of the tree.
+    """
+    return timing._recording

@@ -1,0 +1,30 @@
+"""For gpuprof's recorder: spans, trees and their parts, and the variables that switch timing.
+
+Like `instrument`, it changes with gpuprof, and is no promise to anybody else.
+"""
+
+from gpuprof_timing._at_exit import at_interpreter_end
+from gpuprof_timing._compiled import PURE_VARIABLE
+from gpuprof_timing._node import Node, integer, walk
+from gpuprof_timing._parts import Parts
+from gpuprof_timing._reading import DeviceReading
+from gpuprof_timing._spans import ROLES, Folded, Linked, SpanLog, Track, roots, task_track
+from gpuprof_timing._timing import TIMING_VARIABLE
+
+__all__ = [
+    "PURE_VARIABLE",
+    "ROLES",
+    "TIMING_VARIABLE",
+    "DeviceReading",
+    "Folded",
+    "Linked",
+    "Node",
+    "Parts",
+    "SpanLog",
+    "Track",
+    "at_interpreter_end",
+    "integer",
+    "roots",
+    "task_track",
+    "walk",
+]
