@@ -14,9 +14,9 @@ SEED ?= default
 COUNT ?= 5000
 TRUTH ?=
 SOURCES := pyproject.toml timing/pyproject.toml timing/hatch_build.py timing/src/gpuprof_timing/_hot.c backends/nsight/pyproject.toml backends/nsight/hatch_build.py \
-	backends/nsight/src/gpuprof_nsight/_nvtx/compiled.c backends/rocprof_sys/pyproject.toml \
+	backends/nsight/src/gpuprof_nsight/_nvtx/compiled.c backends/rocprof_sys/pyproject.toml testing/pyproject.toml \
 	examples/third_party_backend/pyproject.toml
-PROJECTS := timing . backends/nsight backends/rocprof_sys
+PROJECTS := timing . backends/nsight backends/rocprof_sys testing
 PYTHONS ?= python3.10 python3.12 python3.13
 # Four processes, as many tests wait, for two cores. A file to each in turn, and of the long files a test (tests/support/sharing.py),
 # in the order of tests/conftest.py.
@@ -59,7 +59,7 @@ test-pythons: ## the suite without nsys and torch on the other Pythons: make tes
 	@PYTEST="$(PARALLEL)" sh scripts/test-pythons.sh $(PYTHONS)
 
 test-planted: $(READY) ## the conformance kit on all planted faults of backends, about an hour; some of them: make test-planted FAULTS="leaves-cwd …"
-	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" python tests/core/testing/planted/run.py --jobs $(or $(JOBS),2) $(FAULTS)
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" python testing/planted/run.py --jobs $(or $(JOBS),2) $(FAULTS)
 
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds; nothing is tried again but where nsys has lost all ranges
 	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header --exhaustive -m fault --only-rerun='NoRanges|AgentDidNotStart' || exit 1; done

@@ -27,7 +27,7 @@ MODULES = (
     "gpuprof.integrations.sample_factory",
     "gpuprof.integrations.verl",
     "gpuprof.errors",
-    "gpuprof.testing",
+    "gpuprof_testing",
     "gpuprof_nsight",
     "gpuprof_rocprof_sys",
 )

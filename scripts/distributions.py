@@ -5,7 +5,8 @@ Usage:
     python scripts/distributions.py --check          fail if something has to be written
     python scripts/distributions.py --release TAG    fail unless TAG is the version, and licensed
 
-The distributions depend on each other within a minor version, so they go up together.
+The distributions depend on each other within a minor version, the conformance kit on this very
+version of gpuprof; so they go up together.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ PROJECTS = (
     "timing",
     "backends/nsight",
     "backends/rocprof_sys",
+    "testing",
     "examples/third_party_backend",
 )
 NAME_AT_RUN_TIME = Path("core/src/gpuprof/_distribution.py")
@@ -66,6 +68,7 @@ def project(text: str, old: str, new: Release) -> str:
             rf'(?<="){was}(-[a-z-]+)?(\[[\w,-]*\])?>={VERSION},<{VERSION}',
             rf"{new.name}\1\2{new.compatible}",
         ),
+        (rf'(?<="){was}=={VERSION}', f"{new.name}=={new.version}"),
         (rf'^name = "{was}(-[a-z-]+)?"', rf'name = "{new.name}\1"'),
         (rf"^{was}(-[a-z-]+ = {{ workspace)", rf"{new.name}\1"),
         (rf'^version = "{VERSION}"', f'version = "{new.version}"'),

@@ -47,4 +47,4 @@ echo "setup: installing gpuprof and what the demo and the tests use"
 pip install --quiet --group demo --group test --group check
 # By path: the name `gpuprof` on PyPI is another project's.
 pip install --quiet --no-build-isolation --editable ./timing --editable '.[nsight,rocprof_sys]' --editable ./backends/nsight \
-    --editable ./backends/rocprof_sys --editable ./examples/third_party_backend
+    --editable ./backends/rocprof_sys --editable ./testing --editable ./examples/third_party_backend

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
-from support import browser, sharing
+from support import browser, plugins, sharing
 from support.isolation import own_place
 
 MOST_RERUNS = 5
@@ -48,6 +49,23 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Long files are shared test by test."""
     return sharing.Sharing(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """Install the source of a module, with an entry point for each of its names."""
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(str(site))
+    made: list[str] = []
+
+    def install(source: str, **entries: Any) -> str:
+        made.append(plugins.install(site, source, **entries))
+        return made[-1]
+
+    yield install
+    for module in made:
+        sys.modules.pop(module, None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -21,7 +21,7 @@ from gpuprof_rocprof_sys._options import RocprofSysOptions
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-OURS = ("gpuprof", "gpuprof_timing", "gpuprof_nsight", "gpuprof_rocprof_sys")
+OURS = ("gpuprof", "gpuprof_timing", "gpuprof_nsight", "gpuprof_rocprof_sys", "gpuprof_testing")
 
 
 def test_the_page_of_keys_is_up_to_date() -> None:

@@ -22,7 +22,10 @@ from support.import_reader import (
     modules_of,
 )
 
-BACKENDS = sorted(set(ROOTS) - {"gpuprof", "gpuprof_timing"})
+ABOVE_CORE = sorted(set(ROOTS) - {"gpuprof", "gpuprof_timing"})
+"""The backends and the conformance kit."""
+KIT = "gpuprof_testing"
+"""It looks into a worker as no author of a backend can, so it may use private names of core."""
 LINE = (
     "_terminal",
     "_shim errors _log _tables _distribution",
@@ -31,7 +34,7 @@ LINE = (
     "_plan _session compat",
     "_artifacts",
     "_analysis",
-    "_report _doctor testing",
+    "_report _doctor",
     "ray",
     "integrations",
     "_launch",
@@ -42,8 +45,6 @@ LINE = (
 STATION = {folder: station for station, folders in enumerate(LINE) for folder in folders.split()}
 FACE = ""
 """The package itself: whatever it imports, nothing in it imports that."""
-PROGRAMS = ("gpuprof.testing._program",)
-"""Run as scripts, in the place of a user's: they use the face as any."""
 PUBLIC = {
     module.name: module.public
     for module in MODULES
@@ -53,7 +54,6 @@ PUBLIC = {
         "gpuprof.backend",
         "gpuprof.backend.hookspecs",
         "gpuprof.errors",
-        "gpuprof.testing",
         "gpuprof_timing",
         "gpuprof_timing.instrument",
         "gpuprof_timing.recording",
@@ -99,7 +99,7 @@ def folders_stand_in_line(module: Module, found: Import) -> bool:
     here, there = folder_of(module.name), folder_of(found.module)
     if there == FACE and found.name in {*STATION, "conf"}:
         there = found.name  # from gpuprof import compat
-    if here == FACE or (there == FACE and module.name in PROGRAMS):
+    if here == FACE:
         return True
     return here in STATION and (here == there or STATION.get(there, len(STATION)) < STATION[here])
 
@@ -126,14 +126,16 @@ def others_names_are_public(module: Module, found: Import) -> bool:
     """Of another distribution of ours, a module imports public modules and names in ``__all__``."""
     if found.root == module.root or found.root not in ("gpuprof", "gpuprof_timing"):
         return True
+    if (module.root, found.root) == (KIT, "gpuprof"):
+        return True
     if not found.name:
         return found.module in PUBLIC
     return f"{found.module}.{found.name}" in PUBLIC or found.name in PUBLIC.get(found.module, ())
 
 
 def backends_do_not_know_each_other(module: Module, found: Import) -> bool:
-    """A backend imports no other backend."""
-    return module.root not in BACKENDS or found.root not in BACKENDS or found.root == module.root
+    """A backend imports neither another backend nor the kit, and the kit no backend."""
+    return not {module.root, found.root} <= {*ABOVE_CORE} or found.root == module.root
 
 
 def ray_stays_in_its_package(module: Module, found: Import) -> bool:
@@ -302,7 +304,7 @@ def test_our_modules_keep_the_rule(rule: Rule) -> None:
         (folders_stand_in_line, "gpuprof/backend/bad.py", "import gpuprof", "gpuprof"),
         (
             folders_stand_in_line,
-            "gpuprof/testing/bad.py",
+            "gpuprof/_report/bad.py",
             "from gpuprof import timer",
             "gpuprof.timer",
         ),
@@ -416,6 +418,24 @@ def test_our_modules_keep_the_rule(rule: Rule) -> None:
             "gpuprof_nsight/_bad.py",
             "import gpuprof_rocprof_sys",
             "gpuprof_rocprof_sys",
+        ),
+        (
+            backends_do_not_know_each_other,
+            "gpuprof_nsight/_bad.py",
+            "from gpuprof_testing import BackendConformance",
+            "gpuprof_testing.BackendConformance",
+        ),
+        (
+            core_knows_no_backend,
+            "gpuprof/_doctor/bad.py",
+            "import gpuprof_testing",
+            "gpuprof_testing",
+        ),
+        (
+            others_names_are_public,
+            "gpuprof_testing/_bad.py",
+            "from gpuprof_timing import _node",
+            "gpuprof_timing._node",
         ),
         (
             ray_stays_in_its_package,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from gpuprof.testing import BackendConformance
 from gpuprof_nsight import NsightBackend
+from gpuprof_testing import BackendConformance
 from support.report_reader import NoRanges
 
 

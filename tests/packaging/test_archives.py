@@ -17,6 +17,7 @@ SOURCES = {
     "gpuprof_timing": "timing/src",
     "gpuprof_nsight": "backends/nsight/src",
     "gpuprof_rocprof_sys": "backends/rocprof_sys/src",
+    "gpuprof_testing": "testing/src",
 }
 
 # hatchling adds these of its own accord where they exist.
@@ -60,16 +61,18 @@ def source_names(checkout_copy: Path, package: str) -> list[str]:
 
 
 def test_versions_are_in_lockstep(archives: Path) -> None:
-    """The four distributions have one version."""
+    """All distributions have one version."""
     assert 1 == len({metadata(archives, package)["Version"] for package in SOURCES})
 
 
 @pytest.mark.parametrize("package", SOURCES)
 def test_requirements_among_our_own_distributions_are_bounded(archives: Path, package: str) -> None:
-    """Our distributions accept each other only in the same minor series."""
-    major, minor = (int(part) for part in metadata(archives, package)["Version"].split(".")[:2])
+    """They accept each other in the same minor series; the kit accepts its own release only."""
+    version = metadata(archives, package)["Version"]
+    major, minor = (int(part) for part in version.split(".")[:2])
     own = [found for found in requirements(archives, package) if found.name.startswith("gpuprof")]
-    expected = SpecifierSet(f">={major}.{minor},<{major}.{minor + 1}")
+    bounds = f">={major}.{minor},<{major}.{minor + 1}"
+    expected = SpecifierSet(f"=={version}" if package == "gpuprof_testing" else bounds)
     assert [(found.name, expected) for found in own] == [
         (found.name, found.specifier) for found in own
     ]
@@ -112,7 +115,7 @@ def test_the_sdist_of_gpuprof_has_only_core(archives: Path) -> None:
 
 @pytest.mark.parametrize("package", [package for package in SOURCES if package != "gpuprof"])
 def test_an_sdist_has_only_its_source(archives: Path, package: str) -> None:
-    """The sdists of timing and of the backends hold the package and what describes it."""
+    """The other sdists hold the package and what describes it."""
     actual = {name.partition("/")[0] for name in sdist_names(archives, package)}
     hook = {"hatch_build.py"} if package in ("gpuprof_timing", "gpuprof_nsight") else set()
     assert {"src", "README.md", "pyproject.toml", "PKG-INFO"} | hook == actual - ADDED
@@ -122,12 +125,12 @@ def test_extras_of_gpuprof(archives: Path) -> None:
     """METADATA writes the extras in their normalized form."""
     actual = metadata(archives, "gpuprof").get_all("Provides-Extra", [])
     frameworks = ["nemo-rl", "rlinf", "torch", "verl"]
-    others = ["all", "backends", "html", "nsight", "ray", "rocprof-sys", "testing", "timeline"]
+    others = ["all", "backends", "html", "nsight", "ray", "rocprof-sys", "timeline"]
     assert sorted([*others, *frameworks]) == sorted(actual)
 
 
 def test_the_extra_all_has_every_other_extra(archives: Path) -> None:
-    """`all` requires what the other extras do, but for `testing`: that is for authors."""
+    """`all` requires what the other extras do."""
     by_extra: dict[str, set[str]] = {}
     for found in requirements(archives, "gpuprof"):
         for extra in metadata(archives, "gpuprof").get_all("Provides-Extra", []):
@@ -138,5 +141,4 @@ def test_the_extra_all_has_every_other_extra(archives: Path) -> None:
             ):
                 by_extra.setdefault(extra, set()).add(f"{found.name}{found.specifier}")
     combined = by_extra.pop("all")
-    del by_extra["testing"]
     assert set().union(*by_extra.values()) == combined

@@ -21,6 +21,7 @@ WHEELS = {
     "gpuprof-timing": "gpuprof_timing-*.whl",
     "gpuprof-nsight": "gpuprof_nsight-*.whl",
     "gpuprof-rocprof-sys": "gpuprof_rocprof_sys-*.whl",
+    "gpuprof-testing": "gpuprof_testing-*.whl",
     "gpuprof-torch-profiler": "gpuprof_torch_profiler-*.whl",
 }
 
@@ -48,6 +49,7 @@ COMBINATIONS = (
     Combination("gpuprof-nsight", ("nsight",)),
     Combination("gpuprof-rocprof-sys", ("rocprof_sys",)),
     Combination("gpuprof-torch-profiler", ("torch_profiler",)),
+    Combination("gpuprof-testing", ()),
 )
 EACH_RUN = ("gpuprof", "gpuprof[nsight,rocprof_sys]", "gpuprof-torch-profiler")
 """None, all of ours and somebody else's: `make dist` tries the others, too."""
@@ -115,6 +117,7 @@ class Installed(NamedTuple):
         return {
             "gpuprof",
             "gpuprof-timing",
+            self.combination.requirement.partition("[")[0],
             *(f"gpuprof-{name}".replace("_", "-") for name in self.combination.backends),
         }
 
@@ -219,6 +222,12 @@ def test_gpuprof_is_imported_from_the_environment(installed: Installed) -> None:
     """It is the installed package that is imported and not the checkout."""
     path = Path(installed.environment.evaluate("gpuprof.__file__", "gpuprof"))
     assert installed.environment.path in path.parents
+
+
+def test_what_was_asked_for_can_be_imported(installed: Installed) -> None:
+    """It requires all that its import needs."""
+    module = installed.combination.requirement.partition("[")[0].replace("-", "_")
+    assert module == installed.environment.evaluate(f"{module}.__name__", module)
 
 
 def test_timing_of_gpuprof_is_that_of_gpuprof_timing(installed: Installed) -> None:

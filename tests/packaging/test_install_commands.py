@@ -20,13 +20,20 @@ TEXTS = (
     "changelog.d/*.md",
     "docs/**/*.md",
     "timing/README.md",
+    "testing/README.md",
     "backends/*/README.md",
     "examples/**/*.md",
     "scripts/*",
     ".ci/run",
     "Makefile",
 )
-PYTHON = ("core/src/**/*.py", "timing/src/**/*.py", "backends/*/src/**/*.py", "examples/**/*.py")
+PYTHON = (
+    "core/src/**/*.py",
+    "timing/src/**/*.py",
+    "backends/*/src/**/*.py",
+    "testing/src/**/*.py",
+    "examples/**/*.py",
+)
 
 # pip, pipx and uv, options before the subcommand included.
 COMMAND = re.compile(

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gpuprof.testing import BackendConformance
 from gpuprof_rocprof_sys import RocprofSysBackend
+from gpuprof_testing import BackendConformance
 
 
 class TestRocprofSysUnderAStandIn(BackendConformance):

@@ -14,6 +14,7 @@ CHECKOUT = Path(__file__).parents[2]
 ROOTS = {
     "gpuprof": CHECKOUT / "core" / "src",
     "gpuprof_timing": CHECKOUT / "timing" / "src",
+    "gpuprof_testing": CHECKOUT / "testing" / "src",
     **{path.name: path.parent for path in sorted(CHECKOUT.glob("backends/*/src/gpuprof_*"))},
     # The example of a third party keeps to the rules as a stranger must.
     **{path.name: path.parent for path in sorted(CHECKOUT.glob("examples/*/src/gpuprof_*"))},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gpuprof.testing import BackendConformance
+from gpuprof_testing import BackendConformance
 from gpuprof_torch_profiler import TorchProfilerBackend
 
 pytest.importorskip("torch")

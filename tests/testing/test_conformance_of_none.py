@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprof.backend.loading import TimingOnly
-from gpuprof.testing import BackendConformance
+from gpuprof_testing import BackendConformance
 
 
 class TestTimingOnly(BackendConformance):

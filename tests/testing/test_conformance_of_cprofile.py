@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpuprof.testing import BackendConformance
+from gpuprof_testing import BackendConformance
 from support.cprofile_backend import CProfileBackend
 from support.thread_profiler import ThreadProfiler
 

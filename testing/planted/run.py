@@ -43,7 +43,7 @@ def first_failure(fault: str, directory: Path, quick: bool) -> tuple[str, str]:
     """The check that catches a fault, with what it says; empty if none does."""
     import pytest
     from faults import options_of
-    from gpuprof.testing import BackendConformance
+    from gpuprof_testing import BackendConformance
     from gpuprof_timing import set_range_opener
 
     os.environ["GPUPROF_FAULT"] = fault
@@ -75,7 +75,7 @@ def first_failure(fault: str, directory: Path, quick: bool) -> tuple[str, str]:
 
 def checks(case: type, quick: bool) -> list[str]:
     """The names of the kit's checks, in the order in which pytest runs them."""
-    from gpuprof.testing._worker import WorkerChecks
+    from gpuprof_testing._worker import WorkerChecks
 
     found: dict[str, None] = {}
     for base in reversed(case.__mro__):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gpuprof.testing._contract import ContractChecks
-from gpuprof.testing._discovery import DiscoveryChecks
-from gpuprof.testing._faults import FaultChecks
-from gpuprof.testing._hooks import HookChecks
-from gpuprof.testing._planning import PlanningChecks
-from gpuprof.testing._quiet import QuietChecks
-from gpuprof.testing._ranges import RangeChecks
-from gpuprof.testing._windows import WindowChecks
-from gpuprof.testing._worker import WorkerChecks
+from gpuprof_testing._contract import ContractChecks
+from gpuprof_testing._discovery import DiscoveryChecks
+from gpuprof_testing._faults import FaultChecks
+from gpuprof_testing._hooks import HookChecks
+from gpuprof_testing._planning import PlanningChecks
+from gpuprof_testing._quiet import QuietChecks
+from gpuprof_testing._ranges import RangeChecks
+from gpuprof_testing._windows import WindowChecks
+from gpuprof_testing._worker import WorkerChecks
 
 
 # pytest runs the last class's checks first: they are quick, and explain the failures of others.
@@ -43,7 +43,7 @@ class BackendConformance(
 
     A whole test module::
 
-        from gpuprof.testing import BackendConformance
+        from gpuprof_testing import BackendConformance
         from gpuprof_memray import MemrayBackend
 
         class TestMemray(BackendConformance):

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import pytest
-from gpuprof_timing import set_range_opener
-
 from gpuprof._config.structure import structure
 from gpuprof._session.capture import Capture
 from gpuprof.backend import loading
 from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Command, Tool, Window, Worker
 from gpuprof.errors import PluginError
+from gpuprof_timing import set_range_opener
 
 WINDOWS = (Window(1, 1, 2), Window(2, 3, 4))
 LIFETIME = (Window(1, None, None),)
@@ -43,7 +42,7 @@ class Case:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls._shared = {}
-        if cls.__module__.partition(".")[0] == "gpuprof":
+        if cls.__module__.partition(".")[0] == __package__:
             return
         if not cls.name or cls.backend is None:
             raise TypeError(

@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.scripts import CHECKOUT
 from support.waiting import DEADLINE
 
-RUN = Path(__file__).parent / "planted" / "run.py"
+RUN = CHECKOUT / "testing" / "planted" / "run.py"
 SAMPLE = {
     "leaves-cwd": "a_window_leaves_its_surroundings_alone",
     "failed-start-half-on": "a_start_that_cannot_write_is_undone",

@@ -30,7 +30,6 @@ from typing import IO, Any
 import attrs
 import pytest
 import yaml
-
 from gpuprof._artifacts import close
 from gpuprof._artifacts.receipt import ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, Start
@@ -46,9 +45,10 @@ from gpuprof.backend import contract
 from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Collected, RangeTimes, Tool, Window, Worker
 from gpuprof.errors import ConfigError, ToolError
-from gpuprof.testing import _program, _surroundings
-from gpuprof.testing._case import WINDOWS, Case, fail
-from gpuprof.testing._hooks import SOFT, TAKEN, expect_nothing_else
+
+from gpuprof_testing import _program, _surroundings
+from gpuprof_testing._case import WINDOWS, Case, fail
+from gpuprof_testing._hooks import SOFT, TAKEN, expect_nothing_else
 
 FLAGS = ("-X", "dev", "-O")
 AWKWARD = 'it\'s a "$HOME" \N{SNOWMAN} 100%'

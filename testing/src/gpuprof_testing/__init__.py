@@ -3,6 +3,6 @@
 It needs pytest.
 """
 
-from gpuprof.testing._kit import BackendConformance
+from gpuprof_testing._kit import BackendConformance
 
 __all__ = ["BackendConformance"]

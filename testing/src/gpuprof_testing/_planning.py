@@ -15,15 +15,15 @@ from typing import Any
 
 import attrs
 import pytest
-
 from gpuprof._config.structure import structure
 from gpuprof.backend import loading
 from gpuprof.backend.types import Collected, Tool, Window
 from gpuprof.errors import ConfigError, ToolError
-from gpuprof.testing import _surroundings
-from gpuprof.testing._case import COMMAND, LIFETIME, WINDOWS, Case, fail
-from gpuprof.testing._hooks import SOFT, expect_nothing_else
-from gpuprof.testing._purity import acts_of
+
+from gpuprof_testing import _surroundings
+from gpuprof_testing._case import COMMAND, LIFETIME, WINDOWS, Case, fail
+from gpuprof_testing._hooks import SOFT, expect_nothing_else
+from gpuprof_testing._purity import acts_of
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprof.testing import _alone
-from gpuprof.testing._case import Case
+from gpuprof_testing import _alone
+from gpuprof_testing._case import Case
 
 
 class QuietChecks(Case):

@@ -16,7 +16,7 @@ import pluggy
 import pytest
 from gpuprof._session.capture import Capture
 from gpuprof.backend import boundary, loading
-from gpuprof.testing import BackendConformance, _windows, _worker
+from gpuprof_testing import BackendConformance, _windows, _worker
 from support import journal
 from support.mutants import BROKEN_PARTS, MUTANTS, Mutant
 
@@ -259,7 +259,7 @@ OF_GPUPROF: list[tuple[str, Any, str, Any, str]] = [
     (
         "faults_are_kept_from_the_job",
         boundary,
-        "is_the_jobs",
+        "belongs_to_job",
         lambda error: True,
         "start_capture raised, and the job got SystemExit",
     ),

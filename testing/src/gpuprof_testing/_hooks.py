@@ -16,16 +16,16 @@ from typing import Any
 
 import attrs
 import pytest
-
 from gpuprof._config.describe import keys_of
 from gpuprof._config.structure import structure
 from gpuprof.backend import contract, hookspecs, loading
 from gpuprof.backend.types import Command, Tool, Window, Worker
 from gpuprof.errors import ConfigError, PluginError, ToolError
-from gpuprof.testing import _surroundings
-from gpuprof.testing._case import COMMAND, LIFETIME, WINDOWS, Case, fail
-from gpuprof.testing._purity import acts_of
-from gpuprof.testing._surroundings import Called
+
+from gpuprof_testing import _surroundings
+from gpuprof_testing._case import COMMAND, LIFETIME, WINDOWS, Case, fail
+from gpuprof_testing._purity import acts_of
+from gpuprof_testing._surroundings import Called
 
 PLANNING = ("render_command", "inject_env", "expected_files", "plan_notes")
 LIMITS = {

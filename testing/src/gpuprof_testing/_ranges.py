@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from gpuprof.testing._case import WINDOWS, Captured, Case, fail
+from gpuprof_testing._case import WINDOWS, Captured, Case, fail
 
 THREADS = 8
 ROUNDS = 50

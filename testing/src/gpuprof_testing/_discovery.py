@@ -10,11 +10,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
 from gpuprof.backend import loading
 from gpuprof.backend.boundary import BACKENDS
 from gpuprof.errors import PluginError
-from gpuprof.testing._case import Case, fail
+
+from gpuprof_testing._case import Case, fail
 
 
 class DiscoveryChecks(Case):

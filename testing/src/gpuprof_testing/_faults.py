@@ -6,10 +6,10 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+from gpuprof.backend import hookimpl
 from gpuprof_timing import annotate
 
-from gpuprof.backend import hookimpl
-from gpuprof.testing._case import WINDOWS, Captured, Case, fail
+from gpuprof_testing._case import WINDOWS, Captured, Case, fail
 
 
 class FaultChecks(Case):

@@ -15,17 +15,17 @@ from typing import Any
 
 import attrs
 import pytest
-
 from gpuprof._config.structure import structure
 from gpuprof.backend import contract, loading
 from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Window, Worker
 from gpuprof.errors import ConfigError
-from gpuprof.testing import _surroundings
-from gpuprof.testing._case import LIFETIME, WINDOWS, Captured, Case, fail
-from gpuprof.testing._hooks import SOFT, expect_nothing_else
-from gpuprof.testing._purity import acts_of
-from gpuprof.testing._surroundings import Called
+
+from gpuprof_testing import _surroundings
+from gpuprof_testing._case import LIFETIME, WINDOWS, Captured, Case, fail
+from gpuprof_testing._hooks import SOFT, expect_nothing_else
+from gpuprof_testing._purity import acts_of
+from gpuprof_testing._surroundings import Called
 
 START_LIMIT, STOP_LIMIT, STOP_INSIDE_LIMIT = 5.0, 20.0, 5.0
 """Seconds that an empty window may take; the last, where nothing but the process itself records.

@@ -9,13 +9,13 @@ import subprocess
 import sys
 
 import attrs
-
 from gpuprof._config.describe import keys_of
 from gpuprof._config.structure import structure
 from gpuprof.backend import hookimpl, hookspecs, loading
 from gpuprof.errors import ConfigError, PluginError
-from gpuprof.testing import _imports
-from gpuprof.testing._case import Case, fail
+
+from gpuprof_testing import _imports
+from gpuprof_testing._case import Case, fail
 
 HEAVY = ("ray", "torch")
 IMPORTS = 8
