@@ -19,7 +19,6 @@ from gpuprof._config.selection import (
     Names,
     Patterns,
     Ranks,
-    converter,
 )
 from gpuprof._config.sources import Source
 from gpuprof._config.structure import default_of, is_text, join, structure
@@ -383,7 +382,7 @@ def structure_layer(values: dict[str, Any], model: type[Any], path: str, source:
     problems: list[str] = []
     while True:
         try:
-            made = structure(values, model, "", converter())
+            made = structure(values, model)
         except ConfigError as error:
             problems += error.problems
         else:

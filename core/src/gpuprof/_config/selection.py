@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator
@@ -10,9 +9,8 @@ from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 import attrs
-import cattrs
 
-from gpuprof._config.structure import Invalid, either, join, make_converter, takes, unknown_key
+from gpuprof._config.structure import Invalid, either, join, takes, unknown_key
 from gpuprof.backend.types import Window, Windows
 from gpuprof.errors import ConfigError
 
@@ -160,10 +158,26 @@ class Names(tuple[str, ...]):
     """Names or shell wildcards."""
 
     __slots__ = ()
-    TAKES = ("a name", "names separated by commas", "a list of names")
+    TAKES: ClassVar[tuple[str, ...]] = ("a name", "names separated by commas", "a list of names")
     SCHEMA: ClassVar[dict[str, Any]] = {
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
     }
+
+    @classmethod
+    def parse(cls, value: object) -> Names:
+        """Read a text with names, or a list of them."""
+        if isinstance(value, str) and value.strip():
+            return cls(filter(None, map(str.strip, value.split(","))))
+        if not isinstance(value, list):
+            raise Invalid(value, takes(cls))
+        wrong = [
+            f"{join('', position)}: {Invalid(name, 'a name')}"
+            for position, name in enumerate(value)
+            if not isinstance(name, str) or not name.strip()
+        ]
+        if wrong:
+            raise ConfigError(wrong)
+        return cls(value)
 
 
 class Ranks(Integers):
@@ -173,12 +187,19 @@ class Ranks(Integers):
     TAKES = ("all", *Integers.TAKES)
     SCHEMA: ClassVar[dict[str, Any]] = {"anyOf": [{"const": "all"}, *Integers.SCHEMA["anyOf"]]}
 
+    @classmethod
+    def parse(cls, entries: object) -> Integers:
+        """Read ``all``, or a list as `Integers.parse` does."""
+        if isinstance(entries, str) and entries.lower() == "all":
+            return ALL_RANKS
+        return super().parse(entries)
+
 
 INSTRUMENTS = ("ray", "torch", "queue")
 """Libraries whose waits can be marked without a change of the job's code."""
 
 
-class Instruments(tuple[str, ...]):
+class Instruments(Names):
     """Some of `INSTRUMENTS`."""
 
     __slots__ = ()
@@ -186,6 +207,19 @@ class Instruments(tuple[str, ...]):
     SCHEMA: ClassVar[dict[str, Any]] = {
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"enum": list(INSTRUMENTS)}}]
     }
+
+    @classmethod
+    def parse(cls, value: object) -> Instruments:
+        """Read names as `Names.parse` does, each of which must be one of `INSTRUMENTS`."""
+        names = super().parse(value)
+        problems = [
+            f"{join('', position)}: {Invalid(name, either(INSTRUMENTS))}"
+            for position, name in enumerate(names)
+            if name not in INSTRUMENTS
+        ]
+        if problems:
+            raise ConfigError(problems)
+        return cls(dict.fromkeys(names))
 
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -211,6 +245,31 @@ class Ledgers:
     bytes_per_step: int = 3_000
     total: int = 64_000_000
 
+    @classmethod
+    def parse(cls, value: object) -> Ledgers:
+        """Read true, false, or a mapping, in which a size may have a unit."""
+        if isinstance(value, bool):
+            return cls(enabled=value)
+        if not isinstance(value, dict):
+            raise Invalid(value, takes(cls))
+        known = ("enabled", "bytes_per_step", "total")
+        problems, sizes = [], {}
+        for key, given in value.items():
+            if key not in known:
+                problems.append(f"{key}: {unknown_key(key, known)}")
+                continue
+            if key == "enabled":  # as run.json has it
+                if not isinstance(given, bool):
+                    problems.append(f"{key}: {Invalid(given, 'true or false')}")
+                continue
+            try:
+                sizes[key] = _size(given)
+            except Invalid as error:
+                problems.append(f"{key}: {error}")
+        if problems:
+            raise ConfigError(problems)
+        return cls(value.get("enabled", True), **sizes)
+
 
 def _size(value: object) -> int:
     """Bytes, as an integer or with a unit.
@@ -226,72 +285,3 @@ def _size(value: object) -> int:
 
 
 ALL_RANKS = Ranks(((0, 2**63),))
-
-
-@functools.cache
-def converter() -> cattrs.Converter:
-    """A converter that also reads these types."""
-    made = make_converter()
-    made.register_structure_hook(Integers, lambda value, _: Integers.parse(value))
-    made.register_structure_hook(Ranks, _ranks)
-    made.register_structure_hook(Names, _names)
-    made.register_structure_hook(Ledgers, _ledgers)
-    made.register_structure_hook(Instruments, _instruments)
-    return made
-
-
-def _ranks(value: object, _: object) -> Ranks:
-    if isinstance(value, str) and value.lower() == "all":
-        return ALL_RANKS
-    return Ranks(Integers.parse(value).ranges)
-
-
-def _ledgers(value: object, _: object) -> Ledgers:
-    if isinstance(value, bool):
-        return Ledgers(enabled=value)
-    if not isinstance(value, dict):
-        raise Invalid(value, takes(Ledgers))
-    known = ("enabled", "bytes_per_step", "total")
-    problems, sizes = [], {}
-    for key, given in value.items():
-        if key not in known:
-            problems.append(f"{key}: {unknown_key(key, known)}")
-            continue
-        if key == "enabled":  # as run.json has it
-            if not isinstance(given, bool):
-                problems.append(f"{key}: {Invalid(given, 'true or false')}")
-            continue
-        try:
-            sizes[key] = _size(given)
-        except Invalid as error:
-            problems.append(f"{key}: {error}")
-    if problems:
-        raise ConfigError(problems)
-    return Ledgers(value.get("enabled", True), **sizes)
-
-
-def _instruments(value: object, _: object) -> Instruments:
-    names = _names(value, Names)
-    problems = [
-        f"{join('', position)}: {Invalid(name, either(INSTRUMENTS))}"
-        for position, name in enumerate(names)
-        if name not in INSTRUMENTS
-    ]
-    if problems:
-        raise ConfigError(problems)
-    return Instruments(dict.fromkeys(names))
-
-
-def _names(value: object, _: object) -> Names:
-    if isinstance(value, str) and value.strip():
-        return Names(filter(None, map(str.strip, value.split(","))))
-    if not isinstance(value, list):
-        raise Invalid(value, takes(Names))
-    wrong = [
-        f"{join('', position)}: {Invalid(name, 'a name')}"
-        for position, name in enumerate(value)
-        if not isinstance(name, str) or not name.strip()
-    ]
-    if wrong:
-        raise ConfigError(wrong)
-    return Names(value)

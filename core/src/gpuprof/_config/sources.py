@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import yaml
 
-from gpuprof._config.structure import DEEPEST, MOST_VALUES, plain, shown
+from gpuprof._config.structure import plain, shown
 from gpuprof.errors import ConfigError
 
 PREFIX = "GPUPROF_"
@@ -79,45 +79,8 @@ class _Loader(yaml.SafeLoader):
     """YAML without duplicate keys, in which ``2:4`` is a string.
 
     YAML 1.1 reads ``2:4`` as a number to the base of 60; YAML 1.2 does not. An integer of more than
-    64 bits stays text, which no number takes. `MOST_VALUES` and `DEEPEST` keep small documents from
-    growing.
+    64 bits stays text, which no number takes.
     """
-
-    depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise yaml.composer.ComposerError(
-                None,
-                None,
-                f"nested more than {DEEPEST} levels deep",
-                self.get_mark(),
-            )
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-    def fetch_flow_collection_start(self, token: Any) -> None:
-        if self.flow_level >= DEEPEST:  # PyYAML would compare each of them with all the others
-            raise yaml.scanner.ScannerError(
-                None, None, f"nested more than {DEEPEST} levels deep", self.get_mark()
-            )
-        super().fetch_flow_collection_start(token)
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        size = len(node.value)
-        for key, value in node.value:
-            if key.tag == "tag:yaml.org,2002:merge":
-                for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                    if isinstance(merged, yaml.MappingNode):
-                        self.flatten_mapping(merged)
-                        size += len(merged.value)
-                if size > MOST_VALUES:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, f"merges more than {MOST_VALUES} keys", key.start_mark
-                    )
-        super().flatten_mapping(node)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:

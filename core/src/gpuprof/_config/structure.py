@@ -19,13 +19,11 @@ from gpuprof.errors import ConfigError
 
 Model = TypeVar("Model")
 
-DEEPEST = 64
+_DEEPEST = 64
 """The most levels of a configuration."""
-MOST_VALUES = 20_000
+_MOST_VALUES = 20_000
 """The most values of a configuration: shared ones, as aliases in YAML make them, count each time.
 """
-
-
 _MOST_PROBLEMS = 100
 
 
@@ -50,37 +48,31 @@ def shown(value: object) -> str:
 
 
 @functools.cache
-def plain_converter() -> cattrs.Converter:
-    """A shared converter for plain types, as making one takes milliseconds."""
-    return make_converter()
+def _converter() -> cattrs.Converter:
+    """A converter that converts nothing silently and refuses unknown keys.
 
-
-def make_converter() -> cattrs.Converter:
-    """A converter that converts nothing silently and refuses unknown keys."""
+    Shared, as making one takes milliseconds.
+    """
     converter = cattrs.Converter(forbid_extra_keys=True)
     for kind in (str, bool, int, float):
         converter.register_structure_hook(kind, _exact(kind))
-    converter.register_structure_hook_func(_is(Literal), _choice)
     # cattrs would make a list of a string's letters.
-    converter.register_structure_hook_func(
-        _is(list), lambda value, kind: _list(converter, value, kind)
-    )
-    converter.register_structure_hook_func(
-        _is(dict), lambda value, kind: _dict(converter, value, kind)
-    )
-    converter.register_structure_hook_func(
-        _is_any_scalar, lambda value, kind: _scalar(converter, value, kind)
-    )
-    converter.register_structure_hook_func(
-        _is_optional, lambda value, kind: _optional(converter, value, kind)
-    )
+    for applies, hook in (
+        (_is(Literal), _choice),
+        (_is(list), _list),
+        (_is(dict), _dict),
+        (_is_any_scalar, _scalar),
+        (_is_optional, _optional),
+        (_says_what_it_takes, lambda value, kind: kind.parse(value)),
+    ):
+        converter.register_structure_hook_func(applies, hook)
     return converter
 
 
 def takes(kind: Any) -> str:
     """The valid values of a type, in the words of YAML: for errors, help and pages alike.
 
-    A class says its own in ``TAKES``.
+    A class that reads its value with ``parse`` says its own in ``TAKES``.
 
     >>> takes(bool), takes(int | None), takes(Literal["light", "standard", "deep"])
     ('true or false', 'an integer or null', 'light, standard, or deep')
@@ -130,7 +122,7 @@ def _alternatives(kind: Any) -> tuple[str, ...]:
                 else _alternatives(part)
             )
         )
-    if hasattr(kind, "TAKES"):
+    if _says_what_it_takes(kind):
         return tuple(kind.TAKES)
     kind = origin or kind
     if kind in _ALTERNATIVES:
@@ -154,9 +146,7 @@ def default_of(field: attrs.Attribute[Any]) -> Any:
     return default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
 
 
-def structure(
-    data: object, model: type[Model], path: str = "", converter: cattrs.Converter | None = None
-) -> Model:
+def structure(data: object, model: type[Model], path: str = "") -> Model:
     """Make a `model`, an attrs class, of a mapping.
 
     Args:
@@ -170,7 +160,7 @@ def structure(
     if not isinstance(data, Mapping):
         raise ConfigError([f"{path or 'configuration'}: {Invalid(data, 'a mapping')}"])
     try:
-        return (converter or plain_converter()).structure(plain(data), model)
+        return _converter().structure(plain(data), model)
     except (cattrs.BaseValidationError, ConfigError) as error:
         raise ConfigError(list(_problems(error, path))) from None
 
@@ -198,18 +188,18 @@ def _plain(
         if problem:
             problems.append(f"{path or 'configuration'}: {problem}")
         return data
-    if id(data) in above or len(above) > DEEPEST:
+    if id(data) in above or len(above) > _DEEPEST:
         problems.append(
             f"{path or 'configuration'}: contains itself, or is nested more than "
-            f"{DEEPEST} levels deep"
+            f"{_DEEPEST} levels deep"
         )
         return None
     copy: dict[Any, Any] = {}
     for key in data if isinstance(data, Mapping) else range(len(data)):
-        if next(counted) >= MOST_VALUES or len(problems) >= _MOST_PROBLEMS:
+        if next(counted) >= _MOST_VALUES or len(problems) >= _MOST_PROBLEMS:
             raise ConfigError(
                 problems
-                or [f"{path or 'configuration'}: more than {MOST_VALUES} values; expected fewer"]
+                or [f"{path or 'configuration'}: more than {_MOST_VALUES} values; expected fewer"]
             )
         problem = _scalar_problem(key)
         below = join(path, shown(key) if problem else key)
@@ -267,14 +257,18 @@ def join(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
+def _says_what_it_takes(kind: Any) -> bool:
+    return hasattr(kind, "TAKES")
+
+
 def _is_any_scalar(kind: Any) -> bool:
     return get_origin(kind) in (Union, UnionType) and {str, bool, int, float} <= set(get_args(kind))
 
 
-def _scalar(converter: cattrs.Converter, value: Any, kind: Any) -> Any:
+def _scalar(value: Any, kind: Any) -> Any:
     lists = [inner for inner in get_args(kind) if get_origin(inner) is list]
     if lists and isinstance(value, list):
-        return converter.structure(value, lists[0])
+        return _converter().structure(value, lists[0])
     if isinstance(value, (str, bool, int, float)) or (
         value is None and type(None) in get_args(kind)
     ):
@@ -290,12 +284,12 @@ def _is_optional(kind: Any) -> bool:
     )
 
 
-def _optional(converter: cattrs.Converter, value: Any, kind: Any) -> Any:
+def _optional(value: Any, kind: Any) -> Any:
     if value is None:
         return None
     (inner,) = (part for part in get_args(kind) if part is not NoneType)
     try:
-        return converter.structure(value, inner)
+        return _converter().structure(value, inner)
     except Invalid:
         raise Invalid(value, takes(kind)) from None
 
@@ -311,13 +305,13 @@ def _choice(value: Any, literal: Any) -> Any:
     return value
 
 
-def _list(converter: cattrs.Converter, value: Any, kind: Any) -> list[Any]:
+def _list(value: Any, kind: Any) -> list[Any]:
     if not isinstance(value, list):
         raise Invalid(value, takes(list))
-    return list(_each(converter, dict(enumerate(value)), get_args(kind)[0]).values())
+    return list(_each(dict(enumerate(value)), get_args(kind)[0]).values())
 
 
-def _dict(converter: cattrs.Converter, value: Any, kind: Any) -> dict[Any, Any]:
+def _dict(value: Any, kind: Any) -> dict[Any, Any]:
     if not isinstance(value, dict):
         raise Invalid(value, takes(dict))
     wrong = [
@@ -327,15 +321,15 @@ def _dict(converter: cattrs.Converter, value: Any, kind: Any) -> dict[Any, Any]:
     ]
     if wrong:
         raise ConfigError(wrong)
-    return _each(converter, value, get_args(kind)[1])
+    return _each(value, get_args(kind)[1])
 
 
-def _each(converter: cattrs.Converter, values: dict[Any, Any], kind: Any) -> dict[Any, Any]:
+def _each(values: dict[Any, Any], kind: Any) -> dict[Any, Any]:
     made: dict[Any, Any] = {}
     problems: list[str] = []
     for key, value in values.items():
         try:
-            made[key] = converter.structure(value, kind)
+            made[key] = _converter().structure(value, kind)
         except Exception as error:
             problems += _problems(error, join("", key))
     if problems:
