@@ -802,6 +802,36 @@ def test_a_getter_that_does_not_wait(recording: Recording) -> None:
     assert [] == recording.spans()
 
 
+class Buffer:
+    """Gives each item twice, the latest first, as RLlib's circular buffer may."""
+
+    def __init__(self) -> None:
+        self.items: list[object] = []
+
+    def put(self, item: object, block: bool = True) -> None:
+        self.items += [item, item]
+
+    def get(self, block: bool = True) -> object:
+        return self.items.pop()
+
+
+def test_a_buffers_getter_knows_who_put_its_item(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the order, and however often an item is taken."""
+    module = ModuleType("ray.rllib.algorithms.appo.utils")
+    module.CircularBuffer = type("CircularBuffer", (Buffer,), dict(vars(Buffer)))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    recording.begin("queue")
+    buffer = module.CircularBuffer()
+    for number in range(2):
+        buffer.put((number,))
+    assert [(1,), (1,), (0,)] == [buffer.get() for _ in range(3)]
+    found = pairs(recording.spans())
+    first, second = found["queue.put releases"]
+    assert [second, second, first] == found["queue.get waits"]
+
+
 def test_a_queue_between_processes_sends_its_key(recording: Recording) -> None:
     """The item arrives as it was; its key with it."""
     recording.begin("queue")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from types import ModuleType
@@ -133,7 +134,37 @@ def _install_ray(instrument: Instrument, queue: ModuleType) -> None:
     instrument.around([queue.Queue], "get", _getting)
 
 
+# Buffers give their items in any order, and an item several times: the object itself is known.
+
+_MOST_ITEMS = 10_000
+"""Items of a buffer whose keys are known, the latest ones."""
+
+
+def _install_buffer(name: str, instrument: Instrument, module: ModuleType) -> None:
+    def keys(buffer: Any) -> dict[int, str]:
+        known: dict[int, str] = buffer.__dict__.setdefault(_STATE, {})
+        return known
+
+    def put(buffer: Any, item: Any, *_: Any, **__: Any) -> Call:
+        key, known = new_key("queue"), keys(buffer)
+        known[id(item)] = key
+        if len(known) > _MOST_ITEMS:
+            del known[next(iter(known))]
+        return Call("queue.put", None, key)
+
+    def get(buffer: Any, block: bool = True, *_: Any, **__: Any) -> Call | None:
+        known = keys(buffer)
+        return Call("queue.get", "*", lambda item: known.get(id(item))) if block else None
+
+    kind = getattr(module, name, None)
+    if kind is not None:  # another release may have none
+        instrument.around([kind], "put", put)
+        instrument.around([kind], "get", get)
+
+
 INSTALL = {
+    # of APPO's learner, which polls it
+    "ray.rllib.algorithms.appo.utils": functools.partial(_install_buffer, "CircularBuffer"),
     "queue": _install_threads,
     "multiprocessing.queues": _install_processes,
     "ray.util.queue": _install_ray,
