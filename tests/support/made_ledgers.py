@@ -108,6 +108,10 @@ class MadeLedger:
         """Add runs of the garbage collector: generation, start, end."""
         self._add("coll", b"".join(written.COLLECTION.pack(*row) for row in rows))
 
+    def sizes(self, rows: Iterable[tuple[int, int, int]]) -> None:
+        """Add how many bytes calls handled: place, time, bytes."""
+        self._add("size", b"".join(written.SIZE.pack(*row) for row in rows))
+
     def sent(self, rows: Iterable[tuple[int, int, str, str]]) -> None:
         """Add calls that were sent on track 1: start, end, key, and the key of one it needs."""
         self._add(

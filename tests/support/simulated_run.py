@@ -27,6 +27,7 @@ class SimulatedLedger:
         links: the keys of those, each with its role.
         open: place and start of calls that have not ended.
         collections: generation, start and end of the garbage collector's runs.
+        sizes: place, time and bytes of what calls handled.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class SimulatedLedger:
         self._steps: list[tuple[int, int, int | None]] = []
         self._events: list[tuple[str, int, dict[str, Any]]] = []
         self.collections: list[tuple[int, int, int]] = []
+        self.sizes: list[tuple[int, int, int]] = []
         self._sent: list[tuple[int, int, str, str]] = []
 
     def place(self, *keys: str, waits_for: str | None = None) -> int:
@@ -122,6 +124,7 @@ class SimulatedLedger:
         made.folds(self._folds)
         made.links(self.links)
         made.collections(self.collections)
+        made.sizes(self.sizes)
         made.sent(self._sent)
         for step in self._steps:
             made.step(*step)

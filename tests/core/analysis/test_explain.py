@@ -1250,3 +1250,22 @@ def test_a_driver_that_runs_between_its_calls_is_named(
     assert known == (["driver"] == [finding.cause for finding in found.findings])
     helps = "without what Runner does between its calls, the run would take 40 % less at most"
     assert known == (helps == found.helps)
+
+
+def test_a_scope_has_the_bytes_that_it_moves(tmp_path: Path) -> None:
+    """The mean of a step, for people and for programs; of steps that count."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
+    for step in range(10):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        driver.span("ray.get", begin, begin + 2 * MS, waits_for="*", waits=[f"{step}"])
+        worker.span("A.work", begin, begin + MS, releases=[f"{step}"])
+        for put in range(2):
+            start = begin + (2 + 49 * put) * MS
+            driver.span("ray.put", start, start + 49 * MS)
+            driver.sizes.append((driver.place("ray.put"), start + 48 * MS, (2 + put) * 2**20))
+    found = explain(reading.read(write_run(tmp_path, [driver, worker])))
+    assert {"ray.get": None, "A.work": None, "ray.put": 5 * 2**20} == {
+        each.scope: each.bytes for each in found.scopes
+    }
+    assert "\nray.put in Runner: 5.0 MiB a step.\n" in text(found)

@@ -14,7 +14,7 @@ import attrs
 from gpuprof_timing.recording import TIMING_VARIABLE
 
 from gpuprof._analysis import stragglers
-from gpuprof._analysis.heat import spreads
+from gpuprof._analysis.heat import sizes, spreads
 from gpuprof._analysis.path import CALLS, OUTSIDE, Call, Factors, Graph, Kind, Stretch, Window
 from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Collective, Process, Run, by_name, collected, imbalance, of_ranks
@@ -115,12 +115,14 @@ class ScopeTimes:
         scope: its path.
         p50: seconds, the median of the steps that count and of the workers.
         p95: the 95th percentile.
+        bytes: what it handles there in a step, the mean; ``None`` where that is not recorded.
     """
 
     group: str
     scope: str
     p50: float
     p95: float
+    bytes: float | None = None
 
 
 @attrs.frozen
@@ -396,7 +398,7 @@ class Explainer:
             for group, processes in members.items()
             if (timed := [each for each in processes if each.number not in run.untimed])
         ]
-        shares = self._shares
+        shares, handled = self._shares, sizes(run)
         confidence = self._confidence(shares)
         found = self._of_stragglers(confidence.enough)
         if confidence.enough:
@@ -423,7 +425,7 @@ class Explainer:
             self._kinds(),
             groups,
             [
-                ScopeTimes(group, run.places[place].path, p50, p95)
+                ScopeTimes(group, run.places[place].path, p50, p95, handled.get((group, place)))
                 for (group, place), (p50, p95) in spreads(run).items()
             ],
             [self.path(position, why) for position, why in chosen if self._timed],

@@ -130,6 +130,27 @@ def _short(seconds: float) -> float:
     return float(f"{seconds:.4g}")
 
 
+def sizes(run: Run) -> dict[tuple[str, int], float]:
+    """The mean of the bytes that a worker handles in a place in a step, if it notes any there.
+
+    Of the steps that count. By group and place, as `spreads`.
+    """
+    import numpy as np
+
+    made: dict[tuple[str, int], list[float]] = {}
+    for process in run.processes:
+        rows, (starts, ends) = process.ledger.sizes, run.step_edges(process)
+        times = rows["time"] + process.ledger.offset
+        step = np.searchsorted(ends, times, "right")
+        inside = np.isin(step, run.usual)
+        inside[inside] = times[inside] >= starts[step[inside]]
+        places = process.places[rows["place"]]
+        for place in np.unique(places[inside]).tolist():
+            total = float(rows["bytes"][inside & (places == place)].sum())
+            made.setdefault((process.group, place), []).append(total / len(run.usual))
+    return {key: float(np.mean(of_each)) for key, of_each in made.items()}
+
+
 def spreads(run: Run) -> dict[tuple[str, int], tuple[float, float]]:
     """The median and the 95th percentile of a worker's seconds in a place in a step.
 

@@ -40,7 +40,7 @@ _LATEST = 2**62
 """Nanoseconds since the epoch: in the year 2116."""
 _RANGES = {
     **dict.fromkeys(("start", "end", "time", "monotonic"), (-_MOST, _MOST)),
-    **dict.fromkeys(("count", "busy"), (0, _MOST)),
+    **dict.fromkeys(("count", "busy", "bytes"), (0, _MOST)),
     "wall": (0, _LATEST),
 }
 """What numbers of a row can be."""
@@ -52,10 +52,11 @@ STEP = [("number", "<i8"), ("time", "<i8"), ("begins", "<u4")]
 CLOCK = [("monotonic", "<i8"), ("wall", "<i8"), ("apart", "<i8")]
 OPEN = [("place", "<u4"), ("start", "<i8")]
 SENT = [("track", "<u4"), ("start", "<i8"), ("end", "<i8"), ("key", "<u8"), ("needs", "<u8")]
+SIZE = [("place", "<u4"), ("time", "<i8"), ("bytes", "<i8")]
 COLLECTION = [("generation", "<u4"), ("start", "<i8"), ("end", "<i8")]
 _DTYPES = {
     "span": SPAN, "fold": FOLD, "link": LINK, "step": STEP, "clck": CLOCK, "open": OPEN,
-    "coll": COLLECTION, "sent": SENT,
+    "coll": COLLECTION, "sent": SENT, "size": SIZE,
 }  # fmt: skip
 _TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "str": (str,), "str | None": (str, NoneType)}
 _HEADER = {
@@ -149,6 +150,7 @@ class Ledger:
         clocks: readings of both clocks, of `CLOCK`.
         open: calls that had not ended when the ledger did, of `OPEN`.
         sent: calls that it sent to other processes, of `SENT`.
+        sizes: how many bytes calls handled, of `SIZE`.
         collections: long runs of the garbage collector, which stop the process, of `COLLECTION`.
         events: everything else, each with ``event`` and ``time``.
         size: bytes of the file that were read.
@@ -171,6 +173,7 @@ class Ledger:
     open: Rows
     collections: Rows
     sent: Rows
+    sizes: Rows
     events: list[dict[str, Any]]
     size: int = 0
     damaged: int = 0
@@ -308,6 +311,7 @@ def read(path: Path) -> Ledger:
         arrays["open"],
         arrays["coll"],
         arrays["sent"],
+        arrays["size"],
         events,
         good,
         size - good,
@@ -617,6 +621,7 @@ def _straighten(ledger: Ledger, line: _Line) -> None:
         (ledger.open, ("start",)),
         (ledger.collections, ("start", "end")),
         (ledger.sent, ("start", "end")),
+        (ledger.sizes, ("time",)),
     ):
         for name in names:
             rows[name] += line.drift(rows[name])

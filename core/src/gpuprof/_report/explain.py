@@ -22,6 +22,7 @@ from gpuprof._analysis.explain import Path as CriticalPath
 from gpuprof._analysis.stragglers import LEAST_STEPS
 from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.ledger import SUFFIX
+from gpuprof._artifacts.receipt import size_text
 from gpuprof._log import log
 from gpuprof._report.trees import DRIVER, introduce
 from gpuprof.errors import GpuprofError
@@ -34,6 +35,8 @@ _MUCH_SLOWER = 1.5
 """How many times the median the slowest step must take to have its path printed."""
 _LEAST_SHARE = 0.005
 """Of a step, the shortest part of its path that has a row: the others would have 0 %."""
+_LARGE = 2**20
+"""Bytes a step, from which a scope that moves them has a line."""
 _CUT_SHORT = ", or cut short by a worker's end"
 _KINDS = {
     "work": "",
@@ -182,6 +185,11 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
     )
     signs = "outside: in no scope. imbalance: the most work of a rank to the mean"
     lines = [made, _tables.legend([signs])]
+    lines += [
+        f"{each.scope} in {each.group}: {size_text(round(each.bytes))} a step."
+        for each in answer.scopes
+        if each.bytes is not None and each.bytes >= _LARGE
+    ]
     if answer.uncounted:
         verb = "is" if len(answer.uncounted) == 1 else "are"
         lines.append(

@@ -63,6 +63,9 @@ SENT = struct.Struct("<IqqQQ")
 """A call that was sent: track, when sending began and ended, its key, and the key of a call whose
 result it takes, or 0. A call that takes several has as many rows."""
 
+SIZE = struct.Struct("<Iqq")
+"""How many bytes a call handles: place, a time in it, bytes."""
+
 DRIVES = "drives"
 """The event of a process that counts the run's steps, whatever its header says."""
 STEP_AT = "step at"
@@ -177,6 +180,7 @@ class LedgerWriter:
         self._new_tracks: list[dict[str, Any]] = []
         self._links: list[bytes] = []
         self._sent: list[tuple[Track, int, int, bytes, tuple[bytes, ...]]] = []
+        self._sizes: list[tuple[Node, int, int]] = []
         self._blocks: list[bytes] = []
         self._deepest = 0
         self._thinned = 0
@@ -230,6 +234,11 @@ class LedgerWriter:
         if not self._over and not self._thinned:
             self._sent.append((task_track(), started, self._clock(), key, needs))
 
+    def sized(self, node: Node, size: int) -> None:
+        """Note how many bytes the call that goes on at a node handles."""
+        if not self._over and not self._thinned:
+            self._sizes.append((node, self._clock(), size))
+
     def drain(self) -> None:
         """Write what was recorded. Never raises: a fault ends the ledger and is reported once."""
         with self._lock:
@@ -280,7 +289,7 @@ class LedgerWriter:
             self.event("lost", steps=taken.lost)
         opened = self._still_open()
         events = self._drained_events()
-        sent = self._packed_sent()
+        sent, sizes = self._packed_sent(), self._packed_sizes()
         if not (spans or folds or steps or events or opened or sent) and self._file is None:
             return
         self._note_main_thread()
@@ -295,6 +304,7 @@ class LedgerWriter:
             self._add(kind, b"".join(packed))
         self._add("coll", b"".join(COLLECTION.pack(*each) for each in collections))
         self._add("sent", sent)
+        self._add("size", sizes)
         self._new_places, self._new_tracks, self._links = [], [], []
         if opened is not None:
             self._add("open", b"".join(OPEN.pack(*each) for each in sorted(opened)), empty=True)
@@ -322,6 +332,12 @@ class LedgerWriter:
             for track, start, end, key, needs in sent
             for needed in (map(key_of, needs) if needs else (0,))
         )
+
+    def _packed_sizes(self) -> bytes:
+        count = len(self._sizes)  # other threads append meanwhile
+        sizes = self._sizes[:count]
+        del self._sizes[:count]
+        return b"".join(SIZE.pack(self._place_of(node), *rest) for node, *rest in sizes)
 
     def _note_main_thread(self) -> None:
         """Note how long a driver's main thread has run: outside of scopes it works or waits."""

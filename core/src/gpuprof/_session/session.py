@@ -142,7 +142,8 @@ class Session:
             from gpuprof._session import instruments
             from gpuprof._session.instruments.instrument import Hooks
 
-            hooks = Hooks(end_step, self.ledger.sent, self.ledger.event, called)
+            ledger = self.ledger
+            hooks = Hooks(end_step, ledger.sent, ledger.event, called, ledger.sized)
             self._instruments += instruments.begin(
                 self.row["instruments"], self.timing, self.note, hooks
             )

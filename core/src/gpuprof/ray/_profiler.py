@@ -213,7 +213,7 @@ class Profiler:
                 self.config.instruments or (),
                 self.timing,
                 self._note,
-                Hooks(sent=self._ledger.sent, event=self._ledger.event),
+                Hooks(sent=self._ledger.sent, event=self._ledger.event, sized=self._ledger.sized),
             )
             if self._ledger is not None and (here is None or here.ledger is None)
             else []

@@ -58,12 +58,14 @@ class Hooks(NamedTuple):
         sent: see `LedgerWriter.sent`.
         event: see `LedgerWriter.event`.
         called: gets the class, the method and the id of an actor that is about to be called.
+        sized: see `LedgerWriter.sized`.
     """
 
     end_step: Callable[[], object] = _nothing
     sent: Callable[[int, bytes, tuple[bytes, ...]], object] = _nothing
     event: Callable[..., object] = _nothing
     called: Callable[[str, str, object], object] | None = None
+    sized: Callable[[Any, int], object] = _nothing
 
 
 NO_HOOKS = Hooks()
@@ -98,6 +100,7 @@ class Instrument:
         self.note_sent = hooks.sent
         self.note_called = hooks.called
         self.note_event = hooks.event
+        self._sized = hooks.sized
         self._timing = timing
         self.recording = recording_of(timing)
         self.on = True
@@ -224,6 +227,12 @@ class Instrument:
             self._hooks.end_step()
         except Exception as error:
             self.fail(error)
+
+    def note_size(self, size: int) -> None:
+        """Note how many bytes the innermost open scope handles."""
+        node = self.recording.get_cursor().scope.node
+        if node is not None:
+            self._sized(node, size)
 
     def replace(
         self, owners: list[Any], attribute: str, make: Callable[[Any], Callable[..., Any]]

@@ -6,6 +6,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -102,6 +103,19 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     def wait(*_: Any, **__: Any) -> Call:
         return Call("ray.wait", "*", lambda result: keys(result[0]))
 
+    def putting(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def put(*args: Any, **kwargs: Any) -> Any:
+            ref = original(*args, **kwargs)
+            # no request: this process owns the object; other releases may not tell
+            with suppress(AttributeError, KeyError, ValueError):
+                (about,) = here.core_worker.get_local_object_locations([ref]).values()
+                if about["object_size"]:
+                    instrument.note_size(about["object_size"])
+            return ref
+
+        return instrument.marked(put, lambda *_, **__: Call("ray.put"))
+
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def get_execution_info(*args: Any, **kwargs: Any) -> Any:
@@ -168,6 +182,7 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     instrument.replace([ray.remote_function.RemoteFunction], "_remote", sending)
     instrument.replace([ray, worker], "get", get_one)
     instrument.around([ray, worker], "wait", wait)
+    instrument.replace([ray, worker], "put", putting)
     instrument.replace([manager], "get_execution_info", make)
     infos.clear()  # Ray remembers what the manager returned
     instrument.at_end(infos.clear)
