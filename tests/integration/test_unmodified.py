@@ -29,7 +29,7 @@ class Batches(Dataset):
         return 30
 
     def __getitem__(self, number):
-        time.sleep(0.06 if rank == 1 else 0.005)
+        time.sleep(0.1 if rank == 1 else 0.005)
         return torch.full((64,), float(number))
 
 
@@ -68,8 +68,8 @@ def explained(directory: Path) -> dict[str, Any]:
 def test_the_slow_loader_is_named(ddp: tuple[Path, str]) -> None:
     """And not the rank that waits for it in backward, where nothing recorded a collective."""
     answer = explained(ddp[0])
-    first = answer["findings"][0]
-    assert ("Worker-1", "DataLoader.next") == (first["worker"], first["scope"])
+    causes = [(finding["worker"], finding["scope"]) for finding in answer["findings"]]
+    assert ("Worker-1", "DataLoader.next") in causes[:1], answer
     assert answer["bounds"].startswith("Worker-1")
     assert {"group": "Worker", "scope": "backward"} in answer["recognised"]
 

@@ -13,7 +13,7 @@ from gpuprof.ray._nodes import Nodes
 
 Process = tuple[str | None, int]
 """A node's name and a process id there."""
-_PATIENCE = 5.0
+_PATIENCE = 20.0
 """Seconds for Ray to record the end of a process that has just ended."""
 
 
@@ -54,8 +54,9 @@ def _ended_by_job(nodes: Nodes, processes: set[tuple[str, int]]) -> set[Process]
     exits, owners = close.wait(look(), look, is_missing, _PATIENCE, pause=0.1)
 
     def by_job(worker: bytes) -> bool:
-        known = worker in exits and exits[worker].intended
-        return known and (worker not in owners or by_job(owners[worker]))
+        if worker in owners:  # however it then ended: on a busy machine Ray may call that an error
+            return by_job(owners[worker])
+        return worker in exits and exits[worker].intended
 
     # a process id may have come again: then all its processes count
     crashed = {each.process for worker, each in exits.items() if not by_job(worker)}
