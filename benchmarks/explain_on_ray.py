@@ -24,7 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import gpuprof
 import ray
 from gpuprof._analysis import reading
-from gpuprof._analysis.explain import Explanation, Finding, explain
+from gpuprof._analysis.causes import Finding
+from gpuprof._analysis.explain import Explanation, explain
 from gpuprof._shim.node import unique_name
 from gpuprof.ray import Profiler
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from gpuprof._analysis import reading
-from gpuprof._analysis.explain import Explanation, explain
+from gpuprof._analysis.explain import Explanation
+from gpuprof._report.explain import explain, helps
 from support.waiting import DEADLINE
 
 _DRIVER = """
@@ -92,4 +93,4 @@ def test_a_planted_cause_is_named_on_ray(
     found, printed = explained(tmp_path, planted)
     first = found.findings[0]
     assert expected == (first.cause, first.worker, first.scope)
-    assert f"would help:     {found.helps}"[:60] in printed
+    assert f"would help:     {helps(found)}"[:60] in printed

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import attrs
 import numpy as np
-from gpuprof._analysis.explain import Finding
+from gpuprof._analysis.causes import Finding
 
 from support.simulated_run import SimulatedLedger, write_run
 

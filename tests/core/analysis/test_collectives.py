@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gpuprof._analysis import reading
-from gpuprof._analysis.explain import explain
 from gpuprof._analysis.run import WAIT, Collective
+from gpuprof._report.explain import bounds, explain
 from support.simulated_run import SimulatedLedger, write_run
 
 MS = 1_000_000
@@ -66,7 +66,7 @@ def test_a_rank_that_waits_in_backward_is_not_accused(tmp_path: Path) -> None:
     answer = explain(run)
     assert ["Worker-1"] == [finding.worker for finding in answer.findings]
     assert "load" == answer.findings[0].scope
-    assert answer.bounds.startswith("Worker-1")
+    assert bounds(answer).startswith("Worker-1")
 
 
 def test_ranks_that_meet_in_parts_are_not_accused(tmp_path: Path) -> None:

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gpuprof._analysis import explain as explaining
 from gpuprof._analysis import reading
-from gpuprof._analysis.explain import Explanation, explain
+from gpuprof._analysis.explain import Explanation
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.receipt import Receipt
-from gpuprof._report.explain import text
+from gpuprof._report.causes import config, words
+from gpuprof._report.explain import as_dict, bounds, explain, helps, remedy, text
+from gpuprof._report.words import duration
 from gpuprof._session.instruments.collectives import runs
 from gpuprof.errors import ConfigError
 from support.run_files import manifest, run_file, session_file
@@ -47,8 +48,8 @@ HELPS = {
 def test_a_planted_cause_is_named(cause: str, tmp_path: Path) -> None:
     """The right worker and the right scope, as the most expensive cause, and what would help."""
     found = answer(tmp_path, Job(cause, seed=3, ranks=2))
-    assert found_as_planted(cause, found.findings[0]), found.findings[0].says
-    assert found.helps.startswith(HELPS[cause])
+    assert found_as_planted(cause, found.findings[0]), words(found.findings[0]).says
+    assert helps(found).startswith(HELPS[cause])
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -74,8 +75,8 @@ def test_what_if_is_what_removal_saves(tmp_path: Path) -> None:
 def test_without_keys_it_abstains(tmp_path: Path) -> None:
     """It says what bounds a step only if the path is explained, and what to add."""
     found = answer(tmp_path, Job("slow rank", seed=3, keys=False))
-    assert found.bounds.startswith("not known: ")
-    assert "GPUPROF_INSTRUMENTS=ray" in found.confidence.instrument
+    assert bounds(found).startswith("not known: ")
+    assert "GPUPROF_INSTRUMENTS=ray" in remedy(found.confidence)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_a_wait_without_a_key_gets_advice_that_can_be_followed(
         driver.event("thinned", 5, depth=2)
     run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, [driver, worker]))[0], {})
     run.instruments = frozenset(instruments)
-    assert explain(run).confidence.instrument.startswith(advice)
+    assert remedy(explain(run).confidence).startswith(advice)
 
 
 @pytest.mark.parametrize("marked", [False, True])
@@ -123,7 +124,7 @@ def test_what_a_task_awaits_outside_of_ray_can_be_marked(marked: bool, tmp_path:
     confidence = explain(run).confidence
     assert marked == (confidence.explained > 0.85)
     advice = 'mark what Runner awaits with gpuprof.timer("…", waits_for="data")'
-    assert marked == (confidence.instrument != advice)
+    assert marked == (remedy(confidence) != advice)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_the_name_of_a_thread_keeps_its_brackets(tmp_path: Path) -> None:
         driver.span("Thread.join", begin, begin + 99 * MS, waits=[f"{step}"], waits_for="*")
         driver.span("parse (thread)", begin, begin + 98 * MS, track=2, releases=[f"{step}"])
     found = explain(reading.read(write_run(tmp_path, [driver])))
-    assert "(parse (thread) 98 %)" in found.bounds
+    assert "(parse (thread) 98 %)" in bounds(found)
 
 
 def test_ranks_that_start_apart_are_neither_slow_nor_late(tmp_path: Path) -> None:
@@ -343,7 +344,7 @@ def test_a_slow_rank_may_be_its_node_if_nothing_there_tells(
 ) -> None:
     """Another worker on the node tells, if its group has others elsewhere."""
     (finding,) = on_nodes(tmp_path, workers).findings
-    assert ("rank", "A-1", alone) == (finding.cause, finding.worker, ALONE in finding.says)
+    assert ("rank", "A-1", alone) == (finding.cause, finding.worker, ALONE in words(finding).says)
 
 
 @pytest.mark.parametrize(
@@ -455,7 +456,7 @@ def test_pauses_of_all_ranks_by_turns_are_one_cause(tmp_path: Path) -> None:
     """No rank is slower than the others, and each holds all up."""
     (found,) = collected(tmp_path, {0: range(0, 10, 2), 1: range(1, 10, 2)}).findings
     assert found.cause == "garbage collection"
-    assert "stops A-1 and 1 more for" in found.says or "stops A-0 and 1 more for" in found.says
+    assert words(found).says.startswith(f"The garbage collector stops {found.worker} and 1 more")
 
 
 def test_a_rank_that_the_garbage_collector_slows_is_not_slow_by_itself(tmp_path: Path) -> None:
@@ -503,7 +504,7 @@ def test_a_slow_rank_that_alone_has_a_profiler_is_said_to_have_one(
         )
         (directory / "node-0" / f"A-{rank}.start-1.json").write_text(json.dumps(session))
     (found,) = explain(reading.read(directory)).findings
-    assert (said, said) == (found.profiled, "had a profiler" in found.says)
+    assert (said, said) == (found.profiled, "had a profiler" in words(found).says)
 
 
 def test_what_saves_most_stands_first(tmp_path: Path) -> None:
@@ -578,7 +579,7 @@ def test_what_a_step_spends_on_handing_over_is_said(
         worker.span("act", begin, end - handed * MS, releases=[f"ray:{step}"])
         driver.span("ray.get", begin, end, waits=[f"ray:{step}"], waits_for="*")
     found = explain(reading.read(write_run(tmp_path, [driver, worker])))
-    assert found.helps.startswith(f"no rank stands out; {advice}")
+    assert helps(found).startswith(f"no rank stands out; {advice}")
 
 
 def spmd(
@@ -655,7 +656,7 @@ def test_ranks_that_may_have_more_to_do_are_not_said_to_be_slow(
     assert ("imbalance", "", "hint") == (finding.cause, finding.worker, finding.grade)
     assert {f"Rank-{rank}" for rank in heavy} == set(finding.workers)
     assert pytest.approx(0.28 * (1 - len(heavy) / ranks), abs=0.01) == finding.saves
-    assert "Either that is their part of the job" in finding.says
+    assert "Either that is their part of the job" in words(finding).says
 
 
 def test_a_pair_that_is_no_stage_is_slow(tmp_path: Path) -> None:
@@ -728,7 +729,7 @@ def test_rare_pauses_count_by_their_sum(tmp_path: Path) -> None:
     )  # fmt: skip
     assert pytest.approx(4000 / 10180, abs=0.01) == finding.share
     assert pytest.approx(finding.share, abs=0.01) == finding.saves
-    assert "2 of 60 steps (17, 41), 4.00 s in all, 39 % of the run" in finding.says
+    assert "2 of 60 steps (17, 41), 4.00 s in all, 39 % of the run" in words(finding).says
 
 
 def some_steps(directory: Path, ranks: set[int], every: int = 10) -> Explanation:
@@ -754,7 +755,7 @@ def test_what_recurs_is_one_cause_with_its_period(tmp_path: Path) -> None:
     """A checkpoint every 10th step is not six slow steps."""
     (finding,) = some_steps(tmp_path, {0}).findings
     assert ("recurring", "Rank-0", "save") == (finding.cause, finding.worker, finding.scope)
-    assert finding.says == (
+    assert words(finding).says == (
         "Rank-0 is 400 ms in save every 10th step: 2.40 s in all, 28 % of the run."
     )
     assert pytest.approx(0.28, abs=0.01) == finding.saves
@@ -786,8 +787,8 @@ def test_the_time_between_steps_is_a_place(scope: str, tmp_path: Path) -> None:
         finding.cause, finding.worker, finding.scope,
     )  # fmt: skip
     assert pytest.approx(19 * 60 / 1940) == finding.saves == 1 - found.seconds["in_steps"]
-    assert ("most of it Runner in metrics" in finding.says) == bool(scope)
-    assert found.bounds.startswith("between steps 59 %, A-0 41 %")
+    assert ("most of it Runner in metrics" in words(finding).says) == bool(scope)
+    assert bounds(found).startswith("between steps 59 %, A-0 41 %")
 
 
 def test_a_rank_that_gets_slower_is_named_with_its_slope(tmp_path: Path) -> None:
@@ -797,7 +798,7 @@ def test_a_rank_that_gets_slower_is_named_with_its_slope(tmp_path: Path) -> None
     ]
     (finding,) = spmd(tmp_path, times).findings
     assert ("drift", "Rank-2", "work") == (finding.cause, finding.worker, finding.scope)
-    assert "1 ms more with each step" in finding.says
+    assert "1 ms more with each step" in words(finding).says
 
 
 def test_a_slow_rank_is_slow_also_while_all_ranks_get_slower(tmp_path: Path) -> None:
@@ -836,16 +837,16 @@ def test_what_only_one_rank_does_in_each_step_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("longer", "grade", "words"), [(4, "hint", "may be slow"), (40, "named", "is slow")]
+    ("longer", "grade", "slow"), [(4, "hint", "may be slow"), (40, "named", "is slow")]
 )
-def test_what_saves_little_is_a_hint(longer: int, grade: str, words: str, tmp_path: Path) -> None:
+def test_what_saves_little_is_a_hint(longer: int, grade: str, slow: str, tmp_path: Path) -> None:
     """Below 5 % of the run."""
     times = [
         [100 + (step + rank) % 2 + longer * (rank == 1) for rank in range(4)] for step in range(40)
     ]
     (finding,) = spmd(tmp_path, times).findings
     assert grade == finding.grade
-    assert f"Rank-1 {words} in work" in finding.says
+    assert f"Rank-1 {slow} in work" in words(finding).says
 
 
 def judged(directory: Path, judges: int = 1, clients: int = 4, slow: int = 40) -> Explanation:
@@ -888,18 +889,18 @@ def test_a_worker_that_others_queue_for_is_named(tmp_path: Path) -> None:
     )  # fmt: skip
     assert "named" == finding.grade
     assert pytest.approx(80 / 192, abs=0.01) == finding.saves
-    assert finding.says == (
+    assert words(finding).says == (
         "Judge-0 bounds the run: calls of Judge.evaluate wait 59 % of their time in its queue, "
         "58.6 ms each."
     )
-    assert "if calls of Judge-0 took half the time, the run would take 42 % less" == found.helps
+    assert "if calls of Judge-0 took half the time, the run would take 42 % less" == helps(found)
 
 
 def test_a_group_that_others_queue_for_is_a_hint(tmp_path: Path) -> None:
     """Of two equal judges neither alone saves anything."""
     (finding,) = judged(tmp_path, judges=2).findings
     assert ("server", "Judge", "hint") == (finding.cause, finding.group, finding.grade)
-    assert finding.says.startswith("Judge (2 workers) may bound the run: ")
+    assert words(finding).says.startswith("Judge (2 workers) may bound the run: ")
 
 
 def test_a_worker_that_nobody_queues_for_is_no_server(tmp_path: Path) -> None:
@@ -925,7 +926,7 @@ def test_what_costs_in_one_half_of_the_run_is_a_hint(tmp_path: Path) -> None:
 def test_a_large_ratio_is_no_factor(tmp_path: Path) -> None:
     """That somebody takes 300 times as long as next to nothing says nothing."""
     (finding,) = spmd(tmp_path, [[1, 1, 300, 1]] * 40).findings
-    assert "times the others' median" not in finding.says
+    assert "times the others' median" not in words(finding).says
 
 
 def test_a_send_without_a_key_may_wait(tmp_path: Path) -> None:
@@ -940,8 +941,8 @@ def test_a_send_without_a_key_may_wait(tmp_path: Path) -> None:
         driver.span("ray.get", begin, begin + 99 * MS, waits_for="*", waits=keys)
         driver.step(step, begin, begin + 100 * MS)
     found = explain(reading.read(write_run(tmp_path / "run", [driver, *ranks])))
-    assert found.bounds.startswith("not known: 90 % of the critical path is unexplained")
-    assert "set GPUPROF_INSTRUMENTS=torch" in found.confidence.instrument
+    assert bounds(found).startswith("not known: 90 % of the critical path is unexplained")
+    assert "set GPUPROF_INSTRUMENTS=torch" in remedy(found.confidence)
     assert [] == [finding.scope for finding in found.findings if finding.scope == "torch.send"]
 
 
@@ -956,8 +957,8 @@ def test_a_scope_that_reads_a_device_may_wait(tmp_path: Path) -> None:
             ledger.span("loss.item", begin + 2 * MS, begin + (60 + 40 * rank) * MS)
     found = explain(reading.read(write_run(tmp_path / "run", ranks)))
     assert [] == found.findings
-    assert found.bounds.startswith("not known: ")
-    assert "a profiler in Rank-" in found.confidence.instrument
+    assert bounds(found).startswith("not known: ")
+    assert "a profiler in Rank-" in remedy(found.confidence)
 
 
 def test_who_is_slowest_by_turns_is_no_straggler(tmp_path: Path) -> None:
@@ -1015,7 +1016,7 @@ def test_a_run_without_steps_is_refused(tmp_path: Path) -> None:
 def test_json_has_what_the_page_describes(tmp_path: Path) -> None:
     """Every key of the schema, and nothing that JSON does not know."""
     written = json.loads(
-        json.dumps(answer(tmp_path, Job("slow rank", seed=3)).to_dict(), allow_nan=False)
+        json.dumps(as_dict(answer(tmp_path, Job("slow rank", seed=3))), allow_nan=False)
     )
     page = (Path(__file__).parents[3] / "docs" / "explain.md").read_text()
     missing = [key for key in keys(written) if f"`{key}`" not in page]
@@ -1034,7 +1035,7 @@ def keys(value: object) -> set[str]:
 def test_durations_have_a_unit() -> None:
     """From microseconds to seconds."""
     assert ["45 µs", "12.3 ms", "3.14 s"] == [
-        explaining.duration(seconds) for seconds in (0.000045, 0.0123, 3.14)
+        duration(seconds) for seconds in (0.000045, 0.0123, 3.14)
     ]
 
 
@@ -1108,8 +1109,8 @@ def test_timing_that_was_off_is_the_reason(tmp_path: Path) -> None:
         each.event("untimed", 0)
         each.write(tmp_path)
     found = explain(reading.read(tmp_path, 0))
-    assert "not known: GPUPROF_TIMING=0 switched timing off in A-0, Runner" == found.bounds
-    assert "unset GPUPROF_TIMING, which is 0 and switches timing off" == found.helps
+    assert "not known: GPUPROF_TIMING=0 switched timing off in A-0, Runner" == bounds(found)
+    assert "unset GPUPROF_TIMING, which is 0 and switches timing off" == helps(found)
 
 
 def test_without_timing_there_are_no_figures(tmp_path: Path) -> None:
@@ -1190,7 +1191,7 @@ def test_clocks_that_may_be_half_a_step_apart_are_the_reason(tmp_path: Path) -> 
         driver.span("reward", begin + 90 * MS, begin + 100 * MS)
         worker.span("work", begin + MS, begin + 89 * MS, releases=[f"ray:{number}"])
     found = explain(reading.read(write_run(tmp_path / "run", [driver, worker]), 0))
-    assert found.bounds.startswith("not known: the nodes' clocks may be 60 ms apart")
+    assert bounds(found).startswith("not known: the nodes' clocks may be 60 ms apart")
 
 
 def test_the_steps_to_capture_are_typical_and_apart(tmp_path: Path) -> None:
@@ -1205,7 +1206,7 @@ def test_the_steps_to_capture_are_typical_and_apart(tmp_path: Path) -> None:
     for each in made:
         each.write(tmp_path)
     (finding, *_) = explain(reading.read(tmp_path, 0)).findings
-    *keys, steps = finding.config.split()
+    *keys, steps = config(finding, rounds=False).split()
     assert ["GPUPROF_WORKER_GROUPS=A", "GPUPROF_RANKS=0,1"] == keys
     captured = [int(number) for number in steps.removeprefix("GPUPROF_STEPS=").split(",")]
     assert not {10, 11} & set(captured)
@@ -1225,9 +1226,8 @@ def test_the_calls_of_a_killed_worker_are_why_a_path_is_lost(tmp_path: Path) -> 
         each.write(tmp_path, each.name != "A-1")
     run = reading.read(tmp_path, 0)
     run.instruments = frozenset({"ray"})
-    assert (
-        "a run in which A-1 does not end early: its ledger lacks these calls"
-        == explain(run).confidence.instrument
+    assert "a run in which A-1 does not end early: its ledger lacks these calls" == remedy(
+        explain(run).confidence
     )
 
 
@@ -1245,11 +1245,11 @@ def test_a_driver_that_runs_between_its_calls_is_named(
         if step % 10 == 5:
             driver.event("main thread", begin, ran=ran * step * MS, ready=0)
     found = explain(reading.read(write_run(tmp_path, [driver, worker])))
-    bounds = "A-0 59 % (A.work 59 %), Runner 41 % (between its calls 40 %)"
-    assert known == (bounds == found.bounds)
+    bound = "A-0 59 % (A.work 59 %), Runner 41 % (between its calls 40 %)"
+    assert known == (bound == bounds(found))
     assert known == (["driver"] == [finding.cause for finding in found.findings])
-    helps = "without what Runner does between its calls, the run would take 40 % less at most"
-    assert known == (helps == found.helps)
+    help_ = "without what Runner does between its calls, the run would take 40 % less at most"
+    assert known == (help_ == helps(found))
 
 
 def test_a_scope_has_the_bytes_that_it_moves(tmp_path: Path) -> None:

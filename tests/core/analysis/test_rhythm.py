@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from gpuprof._analysis import reading
-from gpuprof._analysis.explain import no_steps
 from gpuprof._analysis.rhythm import Call, rounds
 from gpuprof._analysis.run import Run
 from gpuprof._artifacts import ledger as ledgers
+from gpuprof._report.explain import no_steps
 from support.simulated_run import SimulatedLedger, write_run
 
 

@@ -368,7 +368,7 @@ def test_a_large_group_is_folded_by_node(wide: Run) -> None:
 
 def test_a_picture_has_those_on_the_path(wide: Run) -> None:
     """Of more workers than fit."""
-    path = page.Explainer(wide).stretches(0)
+    path = page.Explainer(wide).record.stretches(0)
     rows = gantt.rows(wide, 0, path)
     assert gantt.MOST_ROWS - 4 < len(rows) <= gantt.MOST_ROWS
     on_path = {part.process for part in path}

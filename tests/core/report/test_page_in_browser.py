@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from gpuprof._analysis.explain import duration
 from gpuprof._cli import main
+from gpuprof._report.words import duration
 from support import browser, large_run, page_run
 from support.browser import Opened
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from gpuprof._analysis.roles import process_groups
 from gpuprof._analysis.run import WAIT, Collective, Place, Process, Run
@@ -20,11 +21,7 @@ from gpuprof._analysis.waits import BARRIER
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._session.ledger import key_of
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Integers = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 _LEAST_STEPS = 8
 _MOST_CALLS = 64
@@ -102,8 +99,6 @@ def _ending_together(
     run: Run, members: Sequence[Process], place: int
 ) -> Iterator[Sequence[Process]]:
     """Sets of processes whose calls of a place end at the same time."""
-    import numpy as np
-
     calls = _aligned(run, members, place) if members else []
     usual = [call.ends[np.isin(call.steps, run.usual)] for call in calls]
     if not usual or not len(usual[0]):
@@ -142,8 +137,6 @@ class _Calls:
 
     def meets(self, run: Run) -> bool:
         """Whether the ranks wait for each other in it."""
-        import numpy as np
-
         usual = np.isin(self.steps, run.usual)
         if usual.sum() < _LEAST_STEPS:
             return False
@@ -169,8 +162,6 @@ class _Calls:
 
 
 def _centred(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    import numpy as np
-
     centred: NDArray[np.float64] = values - np.mean(values, axis=axis, keepdims=True)
     return centred
 
@@ -183,8 +174,6 @@ def _slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> float:
 
 def _shared_places(members: Sequence[Process]) -> set[int]:
     """The places in which all of these processes have been in enough steps."""
-    import numpy as np
-
     found: list[set[int]] = []
     for process in members:
         counts = np.bincount(process.ledger.spans["place"], minlength=len(process.places))
@@ -205,8 +194,6 @@ def _has_below(run: Run, place: int, hidden: set[int]) -> bool:
 
 def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls]:
     """The calls of a place, in steps in which all ranks make the usual number of them."""
-    import numpy as np
-
     counts, rows, firsts = [], [], []
     for process in members:
         spans, offset = process.ledger.spans, process.ledger.offset
@@ -258,8 +245,6 @@ def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls]:
 
 def _add_waits(run: Run, place: int, meetings: Sequence[_Meeting]) -> None:
     """Add the scopes in which ranks wait, with the keys at which they meet."""
-    import numpy as np
-
     around = run.places[place]
     inner = len(run.places)
     added = Place.inside(around, place, WAIT, BARRIER)

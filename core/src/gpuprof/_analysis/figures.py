@@ -15,15 +15,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 LEVEL = 0.95
 """Of intervals."""
@@ -63,8 +60,6 @@ def figure(values: Floats) -> Figure:
     Args:
         values: seconds of each step; 0 for one that does not have it.
     """
-    import numpy as np
-
     found = values[values > 0]
     count, share = len(found), len(found) / max(1, len(values))
     if not count:
@@ -82,8 +77,6 @@ def figure(values: Floats) -> Figure:
 
 def _correlation(values: Floats) -> float:
     """Of each value with the next one, by ranks, and corrected for the mean's being estimated."""
-    import numpy as np
-
     count = len(values)
     if count < 8:
         return 0.0
@@ -109,8 +102,6 @@ def _block_length(correlation: float, count: int) -> int:
 
 def _bootstrap(values: Floats, length: int) -> float:
     """The standard deviation of the median over samples made of blocks."""
-    import numpy as np
-
     count = len(values)
     blocks = math.ceil(count / length)
     random = np.random.default_rng(_SEED)
@@ -158,8 +149,6 @@ def compare(
             is so much more cautious.
         usual: the standard deviation of equal runs, as long as it is not measured.
     """
-    import numpy as np
-
     sides = [[each for each in side if each.seconds > 0] for side in (before, after)]
     centres = [float(np.mean([math.log(f.seconds) for f in side])) for side in sides if side]
     typical = [math.exp(c) for c in centres]
@@ -191,8 +180,6 @@ def _spread(sides: Sequence[Sequence[Figure]], usual: float) -> tuple[float, flo
     The usual one is worth some runs. From three runs on theirs counts with it, so that three runs
     that happen to agree do not promise that all do.
     """
-    import numpy as np
-
     total, worth = usual**2 * _WORTH, _WORTH
     for side in sides:
         if len(side) >= MEASURED:
@@ -212,8 +199,6 @@ def student(probability: float, degrees: float) -> float:
     (2.776, 1.96)
     """
     import statistics
-
-    import numpy as np
 
     if degrees > 200:
         return statistics.NormalDist().inv_cdf(probability)

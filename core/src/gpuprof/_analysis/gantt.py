@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from gpuprof._analysis.path import Stretch
 from gpuprof._analysis.run import Process, Run
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Integers = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 MOST_ROWS = 48
 """Of a step."""
@@ -66,8 +63,6 @@ def rows(run: Run, step: int, path: Sequence[Stretch]) -> list[Row]:
 
 
 def _shown(run: Run, step: int, path: Sequence[Stretch]) -> list[Process]:
-    import numpy as np
-
     order = [run.driver] if run.driver is not None else []
     order += [process.number for members in run.groups.values() for process in members]
     if len(order) > MOST_ROWS:
@@ -88,8 +83,6 @@ def _shown(run: Run, step: int, path: Sequence[Stretch]) -> list[Process]:
 
 
 def _rows(run: Run, process: Process, begin: int, end: int, most: int) -> list[Row]:
-    import numpy as np
-
     ledger = process.ledger
     low, high = begin - ledger.offset, end - ledger.offset
     spans = ledger.spans[(ledger.spans["end"] > low) & (ledger.spans["start"] < high)]
@@ -139,8 +132,6 @@ def _cut(
     process: Process, depths: Integers, found: NDArray[np.void], low: int, high: int
 ) -> tuple[Integers, Integers, Integers, Integers]:
     """Place, depth, start and length of spans or folds."""
-    import numpy as np
-
     place = process.places[found["place"]]
     start = np.maximum(found["start"], low) - low
     length = np.minimum(found["end"], high) - low - start

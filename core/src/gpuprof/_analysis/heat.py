@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from gpuprof._analysis.run import Run, by_name
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 MOST_WORKERS = 64
 """Of a group, beyond which its nodes are shown."""
@@ -74,8 +70,6 @@ def heat_maps(run: Run) -> list[HeatMap]:
 
 
 def _heat_map(run: Run, group: str, names: list[str]) -> HeatMap:
-    import numpy as np
-
     ranks = list(by_name(run.groups[group]).values())
     step = float(np.median([run.steps[at].duration for at in run.usual])) / 1e9
     flat = [process for rank in ranks for process in rank]
@@ -135,8 +129,6 @@ def sizes(run: Run) -> dict[tuple[str, int], float]:
 
     Of the steps that count. By group and place, as `spreads`.
     """
-    import numpy as np
-
     made: dict[tuple[str, int], list[float]] = {}
     for process in run.processes:
         rows, (starts, ends) = process.ledger.sizes, run.step_edges(process)
@@ -159,8 +151,6 @@ def spreads(run: Run) -> dict[tuple[str, int], tuple[float, float]]:
     Returns:
         Both, by group and place, a position in `Run.places`. The driver is a group.
     """
-    import numpy as np
-
     groups = {group: [p.number for p in processes] for group, processes in run.groups.items()}
     for process in run.processes:
         if process.role == "driver":

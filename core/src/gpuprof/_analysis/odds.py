@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 
 def tail(successes: float, trials: float, chance: float) -> float:
@@ -54,8 +52,6 @@ def ranked_tails(events: int, chance: float) -> NDArray[np.float64]:
     >>> ranked_tails(2, 0.5).tolist()
     [1.0, 0.75, 0.5, 0.25]
     """
-    import numpy as np
-
     exactly = np.zeros(events * (events + 1) // 2 + 1)
     exactly[0] = 1.0
     for size in range(1, events + 1):
@@ -86,8 +82,6 @@ def independent_share(values: NDArray[np.float64]) -> float:
 
     ``(1 - r) / (1 + r)`` for a correlation r > 0 of each value with the next one.
     """
-    import numpy as np
-
     centred = values - values.mean()
     power = float(centred @ centred)
     if len(values) < 4 or power <= 0:

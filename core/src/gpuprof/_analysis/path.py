@@ -13,20 +13,18 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from gpuprof._analysis.run import MAIN_TRACK, Run, rows_of
 from gpuprof._analysis.waits import BARRIER, DATA
 from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS
 from gpuprof._session.instruments.coroutines import AWAIT, RUN, SLEEP
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Integers = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 Kind = Literal["work", "handover", "data", "unexplained", "dispatch", "outside"]
 """What time on the path is: ``work`` in a scope; ``handover``: a wait after it was released, such
@@ -180,8 +178,6 @@ class Graph:
 
     def _sorted_links(self) -> dict[int, tuple[Integers, list[_Link]]]:
         """For each role, its keys in order, and their spans."""
-        import numpy as np
-
         columns: dict[str, list[Integers]] = {
             name: [] for name in ("key", "role", "process", "track", "start", "end", "place")
         }
@@ -227,8 +223,6 @@ class Graph:
 
     def _spans_of(self, process: int) -> dict[int, _Spans]:
         """The spans of a process in the current steps, or around them, by track."""
-        import numpy as np
-
         if process not in self._tracks:
             here = self.run.processes[process]
             spans, offset = here.ledger.spans, here.ledger.offset
@@ -285,8 +279,6 @@ class Graph:
 
     def _entries(self, group: str, place: int) -> dict[int, NDArray[np.void]]:
         """The spans at a place of all workers of a group, by process, in order."""
-        import numpy as np
-
         if (group, place) not in self._entered:
             found = {}
             for process in self.run.groups.get(group, []):
@@ -312,8 +304,6 @@ class Graph:
     def step_of(self, process: int, time: int) -> int:
         """The step of the current window that a time in a process is in, or the next one."""
         if process not in self._edges:
-            import numpy as np
-
             begins, ends = self.run.step_edges(self.run.processes[process])
             # a rank may not have marked a step: its edges are 0
             self._edges[process] = begins, np.maximum.accumulate(ends)
@@ -392,8 +382,6 @@ class Graph:
     def _polls(self, process: int) -> bool:
         """Whether most of a process's calls of ``ray.wait`` found nothing: it polls."""
         if process not in self._polling:
-            import numpy as np
-
             here = self.run.processes[process]
             waits = [n for n, place in enumerate(here.ledger.places) if place.key == "ray.wait"]
             ledger = here.ledger
@@ -532,8 +520,6 @@ class Graph:
         The ranks enter the same barriers in the same order, so that the number in the step tells,
         unless some rank entered another number of them.
         """
-        import numpy as np
-
         process, _, start = own
         group = self.run.processes[process].group
         entries = self._entries(group, place)
@@ -758,8 +744,6 @@ class Graph:
     @functools.cached_property
     def _busy(self) -> tuple[Integers, Integers]:
         """From when to when any worker was in a scope."""
-        import numpy as np
-
         starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for members in self.run.groups.values():
             for process in members:
@@ -810,8 +794,6 @@ class Graph:
         self, process: int
     ) -> tuple[list[int], list[int], list[tuple[int, int, int, float]]]:
         """The folds of a process by start: starts, the last end so far, and rows as above."""
-        import numpy as np
-
         if process not in self._folds:
             here = self.run.processes[process]
             folds = here.ledger.folds

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from gpuprof._analysis.collectives import recognise
 from gpuprof._analysis.rhythm import find_steps
@@ -27,11 +29,7 @@ from gpuprof._session.ledger import (
 )
 from gpuprof.errors import ConfigError
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Integers = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 _SILENT = int((CLOCK_INTERVAL + LAST_SECONDS) * 1e9)
 """Nanoseconds after which a process without a new record has ended: an idle one notes its clocks.
@@ -157,8 +155,6 @@ def _cut_short(run: Run) -> None:
 
     From the last record of one until it was started again, or for as long as it may have lived on.
     """
-    import numpy as np
-
     workers = by_name(run.processes)
     starts: dict[str, Integers] = {}
     times = []
@@ -207,8 +203,6 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
         name: the run's.
         patterns: which scopes wait, as in the configuration's key ``waits``.
     """
-    import numpy as np
-
     waits = Waits(patterns)
     places: list[Place] = []
     known: dict[tuple[int, str], int] = {}
@@ -328,8 +322,6 @@ def _own_steps(run: Run) -> None:
     first beginning on, there would be the time between the ranks' starts in it, if they never wait
     for each other.
     """
-    import numpy as np
-
     marked: dict[tuple[int, int], dict[int, tuple[int, int, bool]]] = {}
     for process in run.processes:
         if _has(process, PACED_STEPS):
@@ -359,8 +351,6 @@ def mark(run: Run, captured: Iterable[Captured], warm_up: int | None = None) -> 
             and the step after it is slow as well: other ranks begin it while the window closes.
         warm_up: as for `read`.
     """
-    import numpy as np
-
     times: dict[range, list[tuple[int, int]]] = {}
     unknown: set[range] = set()
     for window in captured:
@@ -406,8 +396,6 @@ def mark(run: Run, captured: Iterable[Captured], warm_up: int | None = None) -> 
 
 def _during(steps: Sequence[Step], times: Sequence[tuple[int, int]]) -> list[bool]:
     """Which steps share time with any of these."""
-    import numpy as np
-
     begins, ends = np.sort(np.array(times, np.int64).reshape(-1, 2), axis=0).T
     begun = np.searchsorted(begins, [step.end for step in steps], "left")
     over = np.searchsorted(ends, [step.start for step in steps], "right")
@@ -431,8 +419,6 @@ def found_warm_up(durations: Sequence[int]) -> int:
     >>> found_warm_up([300, 100, 100])
     0
     """
-    import numpy as np
-
     if len(durations) < 4:
         return 0
     later = np.array(durations[len(durations) // 2 :], float)

@@ -228,7 +228,7 @@ class Called:
     """A method of an actor that a process calls again and again.
 
     Args:
-        caller: ``the driver``, or the worker's name.
+        caller: the worker's name; empty for the driver.
         name: of the actor's class and the method.
         times: of calls.
     """
@@ -246,7 +246,7 @@ def most_called(run: Run) -> Called | None:
         methods = Counter(call.method for call in sent_calls(run, process) if "." in call.method[1])
         for (group, method), times in methods.most_common(1):
             if times > 2:
-                caller = "the driver" if process.role == "driver" else process.name
+                caller = "" if process.role == "driver" else process.name
                 return Called(caller, f"{group}.{method.rpartition('.')[2]}", times)
     return None
 

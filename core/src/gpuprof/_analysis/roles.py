@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gpuprof._analysis.run import Process, Run, of_ranks
 from gpuprof._artifacts.ledger import MEETS
 from gpuprof._session.ledger import PROCESS_GROUP
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _MOST_RANKS = 1 << 20
 _STEADY = 0.9
@@ -75,8 +74,6 @@ def by_calls(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> list[f
 
     Also if the number changes from step to step, as where ranks run freely.
     """
-    import numpy as np
-
     members = list(chain.from_iterable(ranks))
     calls = of_ranks(run.matrix("calls", place, members), ranks)[run.usual].round()
     usually = np.median(calls, axis=0)
@@ -92,8 +89,6 @@ def by_calls(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> list[f
 
 def _meeting(members: Sequence[Process]) -> list[frozenset[int]]:
     """The processes that meet each other, directly or by others, set by set."""
-    import numpy as np
-
     links = [each.ledger.links for each in members]
     keys = [np.unique(each["key"][each["role"] == MEETS]) for each in links]
     if not any(map(len, keys)):

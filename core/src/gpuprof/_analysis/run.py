@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from gpuprof._analysis.waits import COMMUNICATES, READS_DEVICE
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
 from gpuprof._session.instruments.threads import THREAD
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Integers = NDArray[np.int64]
-    Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 SUMS = [
     ("step", "<i4"),
@@ -250,8 +247,6 @@ class Run:
         On Ray the driver's. Otherwise the process's own: a rank may begin a step before another has
         ended the one before. A step that a rank did not mark has no length.
         """
-        import numpy as np
-
         if process.number in self.edges:
             own = self.edges[process.number]
             return own[0], own[1]
@@ -269,8 +264,6 @@ class Run:
         the time that it spent there. A fold does so by its share. A scope around a whole step, such
         as one around the training loop, says nothing about that step and is left out of it.
         """
-        import numpy as np
-
         waits = self.waiting_places
         found = [
             _sums(process, *self.step_edges(process), self._parents) for process in self.processes
@@ -288,8 +281,6 @@ class Run:
     @functools.cached_property
     def waiting_places(self) -> NDArray[np.bool_]:
         """Whether scopes at each place wait, because of themselves or of a scope around them."""
-        import numpy as np
-
         found = np.zeros(max(1, len(self.places)), bool)
         for number, place in enumerate(self.places):  # a parent stands before its children
             inherited = place.parent >= 0 and found[place.parent]
@@ -304,8 +295,6 @@ class Run:
 
         Those with a key do not: what they wait for, or release, is known.
         """
-        import numpy as np
-
         found = np.zeros(max(1, len(self.places)), bool)
         for number, place in enumerate(self.places):
             name = place.name.lower()
@@ -321,8 +310,6 @@ class Run:
 
         Scopes in several threads or tasks at once count once.
         """
-        import numpy as np
-
         made = np.zeros((len(self.steps), len(self.processes)))
         for process in self.processes:
             edges = self.step_edges(process)
@@ -336,8 +323,6 @@ class Run:
         A thread that runs, or is ready to, does not wait there for what nobody recorded. ``False``
         where that is not known.
         """
-        import numpy as np
-
         if self.driver is None or not self.usual:
             return False
         driver = self.processes[self.driver]
@@ -373,8 +358,6 @@ class Run:
 
         0 in a process that had ended before.
         """
-        import numpy as np
-
         early = self.killed
         made = np.zeros((len(self.steps), len(self.processes)))
         for process in self.processes:
@@ -413,8 +396,6 @@ class Run:
 
     def matrix(self, column: str, place: int, processes: Sequence[Process]) -> Floats:
         """A column of `sums` at one place, by step (rows) and the given processes (columns)."""
-        import numpy as np
-
         rows = self._of_place.get(place)
         made = np.zeros((len(self.steps), len(processes)))
         if rows is None:
@@ -434,8 +415,6 @@ class Run:
 
     @functools.cached_property
     def _work(self) -> Floats:
-        import numpy as np
-
         shape = len(self.steps), len(self.processes)
         at = self.sums["step"].astype(np.int64) * shape[1] + self.sums["process"]
         made = np.bincount(at, self.sums["own"] - self.sums["waiting"], shape[0] * shape[1])
@@ -444,14 +423,10 @@ class Run:
 
     @functools.cached_property
     def _parents(self) -> Integers:
-        import numpy as np
-
         return np.array([place.parent for place in self.places] or [-1], np.int64)
 
     @functools.cached_property
     def _of_place(self) -> dict[int, NDArray[np.void]]:
-        import numpy as np
-
         rows = self.sums[np.argsort(self.sums["place"], kind="stable")]
         places, starts = np.unique(rows["place"], return_index=True)
         parts = np.split(rows, starts[1:])
@@ -468,8 +443,6 @@ def by_name(processes: Iterable[Process]) -> dict[str, list[Process]]:
 
 def of_ranks(columns: Floats, ranks: Iterable[Sequence[Process]]) -> Floats:
     """Columns of all processes of some ranks, added up to one for each rank."""
-    import numpy as np
-
     bounds = np.cumsum([0, *map(len, ranks)])[:-1]
     added: Floats = np.add.reduceat(columns, bounds, axis=1)
     return added
@@ -481,8 +454,6 @@ def of_others(times: Floats) -> Floats:
     Args:
         times: by step and rank, of at least two ranks.
     """
-    import numpy as np
-
     order = np.argsort(times, axis=1, kind="stable")
     ordered = np.take_along_axis(times, order, axis=1)
     place = np.argsort(order, axis=1, kind="stable")
@@ -502,8 +473,6 @@ def imbalance(work: Floats, there: NDArray[np.bool_]) -> float:
         work: by step and rank.
         there: the same, whether the rank was in that step: one that was killed is not idle.
     """
-    import numpy as np
-
     mean = np.where(there, work, 0.0).sum(axis=1) / np.maximum(1, there.sum(axis=1))
     busy = mean > 0
     return float(np.median(work[busy].max(axis=1) / mean[busy])) if busy.any() else 1.0
@@ -515,8 +484,6 @@ def rows_of(process: Process) -> tuple[Integers, Integers, Integers, Floats, Flo
     Places are positions in `Run.places`, times those of the run. Scopes around whole threads are
     left out: a thread may wait where nothing marks it.
     """
-    import numpy as np
-
     ledger = process.ledger
     spans, folds, opened = ledger.spans, ledger.folds, ledger.open if not ledger.ended else None
     start, end = spans["start"], spans["end"]
@@ -552,8 +519,6 @@ def _in_steps(
         has two at most: in the step in which it begins, and in that in which it ends. It says
         nothing about steps that it is around.
     """
-    import numpy as np
-
     there = np.flatnonzero(last > first)  # a rank may not have marked a step
     order = there[np.argsort(first[there], kind="stable")]
     begins, ends = first[order], last[order]
@@ -578,8 +543,6 @@ def _in_steps(
 
 
 def _sums(process: Process, first: Integers, last: Integers, parents: Integers) -> NDArray[np.void]:
-    import numpy as np
-
     place, start, end, busy, calls = rows_of(process)
     span, step, begin, stop = _in_steps(start, end, first, last)
     length = np.maximum(1, end[span] - start[span])
@@ -615,8 +578,6 @@ def _sums(process: Process, first: Integers, last: Integers, parents: Integers) 
 
 def collected(process: Process, begin: Integers, end: Integers) -> Floats:
     """For how many nanoseconds the garbage collector stopped a process between given times."""
-    import numpy as np
-
     rows = process.ledger.collections
     if not len(rows):
         return np.zeros(len(begin))
@@ -634,8 +595,6 @@ def collected(process: Process, begin: Integers, end: Integers) -> Floats:
 
 def _covered(process: Process, first: Integers, last: Integers, parents: Integers) -> Floats:
     """Nanoseconds of each step in which the process was in any scope."""
-    import numpy as np
-
     place, start, end, busy, _ = rows_of(process)
     span, step, begin, stop = _in_steps(start, end, first, last)
     # one around all its steps says nothing, here or about what is inside

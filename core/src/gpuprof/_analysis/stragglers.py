@@ -19,9 +19,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from gpuprof._analysis import odds, roles
 from gpuprof._analysis.path import CALLS
@@ -29,11 +31,7 @@ from gpuprof._analysis.run import Process, Run, by_name, of_ranks, rows_of
 from gpuprof._analysis.waits import DATA
 from gpuprof._artifacts.ledger import RELEASES, WAITS
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 CERTAIN = 0.01
 """The probability of chance, corrected, below which somebody is named."""
@@ -78,9 +76,9 @@ _ALIKE = 0.5
 Kind = Literal["rank", "node", "late start", "pauses", "drift", "imbalance"]
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class Straggler:
-    """Ranks or a node that are slower than the others.
+    """Ranks or a node that are slower than the others at a place: first a hypothesis of many.
 
     Args:
         kind: ``rank``; ``node``: all workers on it; ``late start``: it begins its steps late;
@@ -92,41 +90,13 @@ class Straggler:
         place: where they lose most: a position in `Run.places`, `ALL` or `BEFORE`.
         slowest: in how many steps it was the slowest, or paused.
         steps: how many were looked at; of ``pauses``, in how many any rank paused.
-        probability: that chance does this, corrected for the number of ranks and places.
-        ratio: its time there to the median of the others.
-        excess: nanoseconds a step above the median of the others.
-        share: the same, of a step.
-        alone: whether no other worker on its node could be compared, so that it may be the node.
-        positions: all steps, by position in `Run.steps`: of ``pauses`` the worst first, otherwise
-            the most typical first, as what happened once will not be there when they are captured.
-        grew: nanoseconds in the first and in the last quarter of the steps, on average.
-    """
-
-    kind: Kind
-    group: str
-    names: tuple[str, ...]
-    processes: tuple[int, ...]
-    place: int
-    slowest: int
-    steps: int
-    probability: float
-    ratio: float
-    excess: float
-    share: float
-    alone: bool = False
-    positions: tuple[int, ...] = ()
-    grew: tuple[float, float] = (0.0, 0.0)
-
-
-@attrs.define(eq=False)
-class _Suspicion:
-    """Ranks or a node at a place: a hypothesis of many.
-
-    Args:
+        probability: that chance does this; of what `find` returns, corrected for the number of
+            ranks and places.
         own: nanoseconds of the slowest of them, by step.
         others: the median of the others.
         most: the slowest of the others.
         rows: the steps in which they paused.
+        alone: whether no other worker on its node could be compared, so that it may be the node.
     """
 
     kind: Kind
@@ -141,6 +111,7 @@ class _Suspicion:
     others: Floats
     most: Floats
     rows: Sequence[int] = ()
+    alone: bool = False
 
     @property
     def excess(self) -> float:
@@ -152,22 +123,42 @@ class _Suspicion:
         """Nanoseconds a step above the slowest of the others: what nobody else costs."""
         return self._a_step((self.own - self.most).clip(0))
 
-    def _a_step(self, differences: Floats) -> float:
-        import numpy as np
+    @property
+    def ratio(self) -> float:
+        """Its time to the median of the others."""
+        rows = list(self.rows) or slice(None)
+        others = float(self.others[rows].mean())
+        return float(self.own[rows].mean()) / others if others > 0 else math.inf
 
-        if self.kind == "late start":
+    @property
+    def grew(self) -> tuple[float, float]:
+        """Nanoseconds in the first and in the last quarter of the steps, on average."""
+        quarter = max(1, len(self.own) // 4)
+        return float(self.own[:quarter].mean()), float(self.own[-quarter:].mean())
+
+    def to_capture(self, usual: Sequence[int]) -> list[int]:
+        """The positions of two steps that show it, and do not disturb each other.
+
+        The most typical ones, as what happened once will not be there when they are captured; of
+        pauses the longest.
+        """
+        differences = self.own - self.others
+        untypical = -differences if self.rows else np.abs(differences - np.median(differences))
+        first, *others = np.array(usual)[np.argsort(untypical, kind="stable")].tolist()
+        return sorted([first, *[position for position in others if abs(position - first) > 2][:1]])
+
+    def _a_step(self, differences: Floats) -> float:
+        if self.place == BEFORE:
             # ranks are called one after the other, so the last is late in every step by a little:
             # a few steps in which it was late by much must not add up to a habit
             return float(np.median(differences))
-        if self.kind == "pauses":
+        if self.rows:
             return float(differences[list(self.rows)].sum()) / len(differences)
         return float(differences.mean())
 
 
 def find(run: Run) -> list[Straggler]:
     """The stragglers of a run, the most expensive first."""
-    import numpy as np
-
     usual = run.usual
     if len(usual) < LEAST_STEPS:
         return []
@@ -182,7 +173,7 @@ def find(run: Run) -> list[Straggler]:
         for suspicion, probability in zip(suspicions, corrected, strict=True)
         if probability < CERTAIN and min(suspicion.excess, suspicion.gain) >= LEAST_SHARE * step
     ]
-    return _settled(run, named, usual, step)
+    return _settled(run, named, usual)
 
 
 def members(run: Run, group: str) -> dict[str, list[Process]]:
@@ -204,8 +195,6 @@ def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats
 
     A place that may wait for others does not: who takes longer there may be the one that waits.
     """
-    import numpy as np
-
     if run.may_wait[place]:
         return np.zeros((len(run.steps), len(ranks)))
     processes = list(chain.from_iterable(ranks))
@@ -224,15 +213,13 @@ def collecting(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floa
 
 def _of_group(
     run: Run, group: str, usual: Sequence[int], step: float, called: _Called
-) -> list[_Suspicion]:
-    import numpy as np
-
+) -> list[Straggler]:
     workers = members(run, group)
     names, ranks = list(workers), list(workers.values())
     if len(ranks) < 2:
         return []
     numbers = [tuple(process.number for process in rank) for rank in ranks]
-    found: list[_Suspicion | None] = []
+    found: list[Straggler | None] = []
     total = shared_work(run, group)[usual]
     parts = roles.parts(run, list(chain.from_iterable(ranks)))
     for place in common_places(run, group):
@@ -271,15 +258,11 @@ def _doing(times: Floats) -> NDArray[np.int64]:
 
     What only some do, such as the first, is their part and no slowness.
     """
-    import numpy as np
-
     return np.flatnonzero((times > 0).mean(axis=0) > 0.5)
 
 
 def shared_work(run: Run, group: str) -> Floats:
     """Nanoseconds of work in the places that all ranks of a group have, by step and rank."""
-    import numpy as np
-
     ranks = list(members(run, group).values())
     total = np.zeros((len(run.steps), len(ranks)))
     for place in common_places(run, group):
@@ -291,8 +274,6 @@ def shared_work(run: Run, group: str) -> Floats:
 
 def _places_of(run: Run, group: str) -> list[int]:
     """The places in which the workers of a group have been."""
-    import numpy as np
-
     numbers = [process.number for process in run.groups[group]]
     found: list[int] = np.unique(run.sums["place"][np.isin(run.sums["process"], numbers)]).tolist()
     return found
@@ -300,8 +281,6 @@ def _places_of(run: Run, group: str) -> list[int]:
 
 def common_places(run: Run, group: str) -> list[int]:
     """Those in which any of them may have been in most of the steps that count."""
-    import numpy as np
-
     numbers = [process.number for process in run.groups[group]]
     counts = np.bincount(run.sums["place"][np.isin(run.sums["process"], numbers)])
     found: list[int] = np.flatnonzero(2 * counts > len(run.usual)).tolist()
@@ -315,8 +294,6 @@ def _delays(run: Run, ranks: Sequence[Sequence[Process]], called: _Called) -> Fl
     calls a rank, it is from the call on: what the caller has done before is the caller's. Where a
     call takes the results of others, it is from their end on.
     """
-    import numpy as np
-
     made = np.zeros((len(run.steps), len(ranks)))
     for column, rank in enumerate(ranks):
         for process in rank:
@@ -339,8 +316,6 @@ class _Called:
     """
 
     def __init__(self, run: Run) -> None:
-        import numpy as np
-
         is_call = np.array([place.name in CALLS for place in run.places], bool)
         calls = [(np.zeros(0, np.uint64), np.zeros(0, np.int64))]
         releases, needs = list(calls), [(np.zeros(0, np.uint64), np.zeros(0, np.uint64))]
@@ -367,8 +342,6 @@ class _Called:
 
     def before(self, process: Process, starts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Since when the calls that begin at these times could; the earliest time if unknown."""
-        import numpy as np
-
         never = np.full(len(starts), np.iinfo(np.int64).min)
         links = process.ledger.links
         links = np.sort(links[links["role"] == RELEASES], order="start")
@@ -386,8 +359,6 @@ def _joined(
     parts: Sequence[tuple[NDArray[Any], NDArray[Any]]],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Pairs of columns as one pair."""
-    import numpy as np
-
     first, second = zip(*parts, strict=True)
     return np.concatenate(first), np.concatenate(second)
 
@@ -396,8 +367,6 @@ def _firsts(
     keys: NDArray[np.uint64], times: NDArray[np.int64], last: bool = False
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Each key once, in order, with its first time or its last."""
-    import numpy as np
-
     order = np.argsort(-times if last else times, kind="stable")
     found, at = np.unique(keys[order], return_index=True)
     return found, times[order][at]
@@ -410,10 +379,8 @@ def _tested(
     names: Sequence[str],
     processes: Sequence[tuple[int, ...]],
     place: int,
-) -> _Suspicion | None:
+) -> Straggler | None:
     """The smallest set of columns that costs most of what any set does, as a hypothesis."""
-    import numpy as np
-
     count = times.shape[1]
     usually = np.median(times, axis=0) if kind == "late start" else times.mean(axis=0)
     order = np.argsort(-usually, kind="stable")
@@ -429,7 +396,7 @@ def _tested(
         columns, rest = order[:size], order[size:]
         own, most = times[:, columns].max(axis=1), times[:, rest].max(axis=1)
         sets.append(
-            _Suspicion(
+            Straggler(
                 kind, group, tuple(names[column] for column in columns),
                 tuple(number for column in columns for number in processes[column]), place,
                 int((own > most).sum()), int((own != most).sum()), 1.0, own,
@@ -455,10 +422,8 @@ def _by_role(
     processes: Sequence[tuple[int, ...]],
     place: int,
     parts: Sequence[frozenset[int]],
-) -> _Suspicion | None:
+) -> Straggler | None:
     """The ranks that are slow; or those that have more to do, or are slow, if none can tell."""
-    import numpy as np
-
     tested = _tested(times, "rank", group, names, processes, place)
     count = times.shape[1]
     order = np.argsort(-times.mean(axis=0), kind="stable")
@@ -480,7 +445,7 @@ def _by_role(
         slower = int((own > others).sum())
         share = odds.independent_share((own > others).astype(float))
         chance = odds.tail(slower * share, len(times) * share, 0.5) * count
-        return _Suspicion(
+        return Straggler(
             "imbalance", group, tuple(names[column] for column in columns), numbers, place, slower,
             len(times), min(1.0, chance), own, others, others,
         )  # fmt: skip
@@ -493,10 +458,8 @@ def _drifting(
     names: Sequence[str],
     processes: Sequence[tuple[int, ...]],
     place: int,
-) -> _Suspicion | None:
+) -> Straggler | None:
     """The rank that gets slower than the others as steps go by, as a hypothesis."""
-    import numpy as np
-
     steps = len(times)
     quarter = max(1, steps // 4)
     column = int((times[-quarter:].mean(axis=0) - times[:quarter].mean(axis=0)).argmax())
@@ -510,7 +473,7 @@ def _drifting(
         return None
     chance = len(names) * math.erfc(rising * math.sqrt((steps - 1) / 2)) / 2
     most = rest.max(axis=1)
-    return _Suspicion(
+    return Straggler(
         "drift", group, (names[column],), processes[column], place, int((own > most).sum()), steps,
         min(1.0, chance), own, others, most,
     )  # fmt: skip
@@ -522,13 +485,11 @@ def _pauses(
     group: str,
     names: Sequence[str],
     processes: Sequence[tuple[int, ...]],
-) -> list[_Suspicion]:
+) -> list[Straggler]:
     """One hypothesis for each rank: of the steps in which any rank paused, it has too many.
 
     Long pauses count more, so that short ones of the others, which any busy machine has, hide none.
     """
-    import numpy as np
-
     slowest = np.argmax(total, axis=1)
     rows = np.arange(len(total))
     median = np.array([np.median(np.delete(total[row], slowest[row])) for row in rows])
@@ -545,7 +506,7 @@ def _pauses(
         probability = 1.0 if chronic else float(tails[theirs])
         rest = np.delete(total, column, axis=1) if probability < CERTAIN else total[:, [column]]
         found.append(
-            _Suspicion(
+            Straggler(
                 "pauses", group, (name,), processes[column], ALL, len(own), int(paused.sum()),
                 probability, total[:, column], np.median(rest, axis=1), rest.max(axis=1),
                 own.tolist(),
@@ -554,9 +515,7 @@ def _pauses(
     return found
 
 
-def _settled(
-    run: Run, named: Sequence[_Suspicion], usual: Sequence[int], step: float
-) -> list[Straggler]:
+def _settled(run: Run, named: Sequence[Straggler], usual: Sequence[int]) -> list[Straggler]:
     """One straggler for each rank, set or node: the place where it loses most stands for others."""
     parts = [set(each.processes) for each in named if each.kind == "imbalance"]
     by_nodes = [
@@ -566,34 +525,34 @@ def _settled(
     ]
     reported = _reported([each for each in named if each.kind != "node"])
     slow_nodes = _slow_nodes(run, usual, [name for each in named for name in each.names])
-    found: dict[tuple[str, tuple[str, ...]], Straggler] = {}
+    settled: dict[tuple[str, tuple[str, ...]], Straggler] = {}
     for suspicion in reported:
-        made = _straggler(run, suspicion, usual, step)
+        straggler = _located(run, suspicion, usual)
         nodes = {run.processes[number].node for number in suspicion.processes}
         node = nodes.pop()
         if not nodes and node in slow_nodes and _tells(run, suspicion, slow_nodes[node]):
-            known = found.get(("node", (node,)))
-            if known is None or known.excess < made.excess:
-                found["node", (node,)] = attrs.evolve(
-                    made, kind="node", names=(node,), processes=slow_nodes[node]
+            known = settled.get(("node", (node,)))
+            if known is None or known.excess < straggler.excess:
+                settled["node", (node,)] = attrs.evolve(
+                    straggler, kind="node", names=(node,), processes=slow_nodes[node]
                 )
             continue
         alone = len({p.node for p in run.processes}) > 1 and not _has_company(run, suspicion)
-        found[suspicion.kind, suspicion.names] = attrs.evolve(made, alone=alone)
+        settled[suspicion.kind, suspicion.names] = attrs.evolve(straggler, alone=alone)
     for suspicion in by_nodes:
         (node,) = suspicion.names
-        if node in slow_nodes and ("node", (node,)) not in found:
-            made = _straggler(run, suspicion, usual, step)
-            found["node", (node,)] = attrs.evolve(made, processes=slow_nodes[node])
-    return sorted(found.values(), key=lambda each: -each.excess)
+        if node in slow_nodes and ("node", (node,)) not in settled:
+            located = _located(run, suspicion, usual)
+            settled["node", (node,)] = attrs.evolve(located, processes=slow_nodes[node])
+    return sorted(settled.values(), key=lambda each: -each.excess)
 
 
-def _tells(run: Run, suspicion: _Suspicion, there: Sequence[int]) -> bool:
+def _tells(run: Run, suspicion: Straggler, there: Sequence[int]) -> bool:
     """Whether it is the node, as workers with another part are slow there, too."""
     return suspicion.kind != "imbalance" or len({run.processes[each].group for each in there}) > 1
 
 
-def _reported(named: Iterable[_Suspicion]) -> list[_Suspicion]:
+def _reported(named: Iterable[Straggler]) -> list[Straggler]:
     """The suspicions that are reported of each worker.
 
     It may be slow and late: that costs more and has another remedy. A smaller delay may well come
@@ -602,7 +561,7 @@ def _reported(named: Iterable[_Suspicion]) -> list[_Suspicion]:
     waiting = sorted(named, key=lambda each: -each.gain)
     late = [each for each in waiting if each.kind == "late start"]
     slow = [each for each in waiting if each.kind != "late start"]
-    found: list[_Suspicion] = []
+    found: list[Straggler] = []
     while slow:
         names = set(slow[0].names)
         alike = [each for each in slow if names.intersection(each.names)]
@@ -615,7 +574,7 @@ def _reported(named: Iterable[_Suspicion]) -> list[_Suspicion]:
     return found
 
 
-def _best(alike: Sequence[_Suspicion]) -> _Suspicion:
+def _best(alike: Sequence[Straggler]) -> Straggler:
     """Which of the suspicions of a worker, in order of gain, says most."""
     whole = max(each.excess for each in alike)
     for each in alike:
@@ -628,38 +587,14 @@ def _best(alike: Sequence[_Suspicion]) -> _Suspicion:
     return (scopes or alike)[0]
 
 
-def _straggler(run: Run, suspicion: _Suspicion, usual: Sequence[int], step: float) -> Straggler:
-    import numpy as np
-
-    place = suspicion.place
-    if place == ALL:
-        place = _worst_place(run, suspicion, usual)
-    differences = suspicion.own - suspicion.others
-    order = -differences
-    if suspicion.kind != "pauses":
-        order = np.abs(differences - np.median(differences))
-    rows = list(suspicion.rows) or range(len(differences))
-    others = float(suspicion.others[rows].mean())
-    own = float(suspicion.own[rows].mean())
-    quarter = max(1, len(differences) // 4)
-    return Straggler(
-        suspicion.kind,
-        suspicion.group,
-        suspicion.names,
-        suspicion.processes,
-        place,
-        suspicion.slowest,
-        suspicion.steps,
-        suspicion.probability,
-        own / others if others > 0 else float("inf"),
-        suspicion.excess,
-        suspicion.excess / step,
-        positions=tuple(int(usual[row]) for row in np.argsort(order, kind="stable")),
-        grew=(float(suspicion.own[:quarter].mean()), float(suspicion.own[-quarter:].mean())),
-    )
+def _located(run: Run, suspicion: Straggler, usual: Sequence[int]) -> Straggler:
+    """The same at one place, where that has most of it."""
+    if suspicion.place != ALL:
+        return suspicion
+    return attrs.evolve(suspicion, place=_worst_place(run, suspicion, usual))
 
 
-def _worst_place(run: Run, suspicion: _Suspicion, usual: Sequence[int]) -> int:
+def _worst_place(run: Run, suspicion: Straggler, usual: Sequence[int]) -> int:
     """The place with at least half of a rank's excess; `ALL` if there is none."""
     workers = members(run, suspicion.group)
     if suspicion.kind == "node":
@@ -681,8 +616,6 @@ def _worst_place(run: Run, suspicion: _Suspicion, usual: Sequence[int]) -> int:
 
 def _work_ratios(run: Run, node: str, usual: Sequence[int]) -> dict[tuple[str, str], float]:
     """Work of each worker on a node to the median of its group's workers on other nodes."""
-    import numpy as np
-
     found = {}
     for group in run.groups:
         workers = members(run, group)
@@ -718,7 +651,7 @@ def _slow_nodes(run: Run, usual: Sequence[int], named: Sequence[str]) -> dict[st
     return found
 
 
-def _has_company(run: Run, suspicion: _Suspicion) -> bool:
+def _has_company(run: Run, suspicion: Straggler) -> bool:
     """Whether another worker on a straggler's node has peers elsewhere to be compared with."""
     node = run.processes[suspicion.processes[0]].node
     for workers in run.groups.values():
@@ -736,8 +669,6 @@ def imbalanced(run: Run, group: str, place: int) -> bool:
     compared with what it would be among as many equal ones that vary as much as the others do, and
     must be alike in each step.
     """
-    import numpy as np
-
     ranks = list(members(run, group).values())
     times = own_time(run, place, ranks)[run.usual]
     if len(ranks) < 2 or len(times) < LEAST_STEPS or not (times > 0).all():
@@ -760,8 +691,6 @@ def imbalanced(run: Run, group: str, place: int) -> bool:
 
 def _apart(values: Floats) -> float:
     """By how many standard deviations of the others the largest of a row exceeds the next one."""
-    import numpy as np
-
     ordered = np.sort(values, axis=1)
     spread = np.maximum(ordered[:, :-1].std(axis=1), 1e-3)
     return float(np.median((ordered[:, -1] - ordered[:, -2]) / spread))

@@ -8,12 +8,14 @@ import os
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from gpuprof._analysis import reading
-from gpuprof._analysis.explain import explain, what_if
+from gpuprof._analysis.causes import Name
+from gpuprof._analysis.explain import explain
 from gpuprof._analysis.figures import Figure, figure
 from gpuprof._analysis.run import Process, Run, by_name, imbalance, of_others, of_ranks
 from gpuprof._artifacts import early_ends, formats, manifest, runs
@@ -22,13 +24,9 @@ from gpuprof._artifacts.receipt import count
 from gpuprof._shim.files import write_json
 from gpuprof.errors import ConfigError, OutputError
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+Floats = NDArray[np.float64]
 
-    Floats = NDArray[np.float64]
-
-VERSION = 3
+VERSION = 4
 FORMAT = "gpuprof-baseline"
 _DIGITS = 5
 
@@ -99,19 +97,23 @@ class Reports:
 
 @attrs.frozen
 class Promise:
-    """What `gpuprof explain` says a run would take without its first cause.
+    """The first cause that `gpuprof explain` names, and what a run would take without it.
 
     Args:
-        workers: whose fault it is: ranks, or a node.
+        cause: which one.
+        worker: its worker or node; of several the slowest.
+        workers: all of them.
+        group: their group.
         scope: where.
         saves: share of the run.
-        says: both in words.
     """
 
+    cause: Name
+    worker: str
     workers: list[str]
+    group: str
     scope: str
     saves: float
-    says: str
 
 
 @attrs.frozen
@@ -186,8 +188,6 @@ def summary_of(directory: str | Path, warm_up: int | None = None) -> Summary:
 
 def summarise(run: Run) -> Summary:
     """Summarise the ledgers of a run, of its usual steps only."""
-    import numpy as np
-
     used = run.usual
     steps = Steps(
         len(run.steps),
@@ -214,16 +214,20 @@ def summarise(run: Run) -> Summary:
 
 def _promise(run: Run) -> Promise | None:
     """Of the first cause that is certain: a hint promises nothing."""
-    named = (each for each in explain(run).findings if each.grade == "named")
-    first = next((each for each in named if each.saves is not None), None)
-    if first is None or first.saves is None:
-        return None
-    return Promise(first.workers, first.scope, _round(first.saves), what_if(first))
+    for finding in explain(run).findings:
+        if finding.grade == "named" and finding.saves is not None:
+            return Promise(
+                finding.cause,
+                finding.worker,
+                list(finding.workers),
+                finding.group,
+                finding.scope,
+                _round(finding.saves),
+            )
+    return None
 
 
 def _group(run: Run, processes: Sequence[Process], used: Sequence[int]) -> Group:
-    import numpy as np
-
     workers = by_name(processes)
     names, ranks = list(workers), list(workers.values())
     processes = list(chain.from_iterable(ranks))

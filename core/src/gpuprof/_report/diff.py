@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from gpuprof import _tables
 from gpuprof._analysis.diff import Check, Diff, Failure, ScopeChange
-from gpuprof._analysis.explain import duration, percentage
 from gpuprof._analysis.figures import MEASURED, USUAL_SPREAD, Change
 from gpuprof._analysis.summary import Summary
+from gpuprof._report.causes import what_if
+from gpuprof._report.words import duration, percentage
 
 _LISTED = 15
 """Rows of a table; ``--json`` has all."""
@@ -163,7 +164,7 @@ def _promise(found: Diff) -> list[str]:
         gave = f"{percentage(abs(1 - step.ratio))} {'less' if step.ratio < 1 else 'more'}"
     names = " and ".join(promise.workers)
     said = f"names {names} again" if again else f"no longer names {names}"
-    promised = f"Promised by gpuprof explain for A: {promise.says}."
+    promised = f"Promised by gpuprof explain for A: {what_if(promise)}."
     return [f"{promised} A step of B takes {gave}, and explain {said}."]
 
 

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import json
+import math
 import textwrap
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+import attrs
+from gpuprof_timing.recording import TIMING_VARIABLE
 
 from gpuprof import _tables
 from gpuprof._analysis import reading
-from gpuprof._analysis.explain import (
-    Explanation,
-    Finding,
-    KindOfStep,
-    duration,
-    explain,
-    no_steps,
-    ordinal,
-    percentage,
-)
+from gpuprof._analysis.causes import Finding
+from gpuprof._analysis.explain import Confidence, Explainer, Explanation, KindOfStep, Share
 from gpuprof._analysis.explain import Path as CriticalPath
+from gpuprof._analysis.rhythm import most_called
+from gpuprof._analysis.run import Run
 from gpuprof._analysis.stragglers import LEAST_STEPS
+from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
 from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.ledger import SUFFIX
 from gpuprof._artifacts.receipt import size_text
 from gpuprof._log import log
+from gpuprof._report.causes import config, what_if, words
 from gpuprof._report.trees import DRIVER, introduce
-from gpuprof.errors import GpuprofError
+from gpuprof._report.words import duration, ordinal, percentage
+from gpuprof.errors import ConfigError, GpuprofError
 
+JSON_VERSION = 1
 _QUICK = 4_000_000
 """Bytes of ledgers that are explained at the end of a run: about a second."""
-_NEARLY_ALL = 0.95
+_LEAST_FOR_A_PATH = 3
+_MOSTLY_IN_STEPS = 0.95
 """Of the run, the share in steps that goes without saying."""
 _MUCH_SLOWER = 1.5
 """How many times the median the slowest step must take to have its path printed."""
@@ -37,7 +42,17 @@ _LEAST_SHARE = 0.005
 """Of a step, the shortest part of its path that has a row: the others would have 0 %."""
 _LARGE = 2**20
 """Bytes a step, from which a scope that moves them has a line."""
+_LEAST_BOUND = 0.1
+"""Of a path, from which a group is among those that bound a step."""
+_NEARLY_ALL = 0.7
+"""Of a group's share, what a worker must have to stand for it."""
+_LEAST_WAIT = 0.05
+_LEAST_HANDOVER = 0.1
+"""Share of a step from which handing over is worth a sentence."""
+_LEAST_SAVED = 0.01
+"""Share of a run from which it is said what would be saved."""
 _CUT_SHORT = ", or cut short by a worker's end"
+_WHOM = {ANYBODY: "", BARRIER: ", for the others", DATA: ", for data"}
 _KINDS = {
     "work": "",
     "handover": "after the wait",
@@ -73,18 +88,185 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def as_dict(answer: Explanation) -> dict[str, Any]:
+    """The whole answer in JSON types, as docs/explain.md describes them."""
+    content = {"version": JSON_VERSION, **attrs.asdict(answer)}
+    for name in ("shares", "untimed"):
+        del content[name]
+    for finding, entry in zip(answer.findings, content["findings"], strict=True):
+        del entry["facts"]
+        if finding.ratio == math.inf:
+            entry["ratio"] = None
+        said = words(finding)
+        entry |= {"says": said.says, "action": said.action, "config": _config(answer, finding)}
+    confidence = content["confidence"]
+    del confidence["remedy"]
+    confidence |= {
+        "enough": answer.confidence.enough,
+        "reason": _reason(answer),
+        "instrument": remedy(answer.confidence),
+    }
+    return content | {"bounds": bounds(answer), "waits": waits(answer), "helps": helps(answer)}
+
+
 def as_json(answer: Explanation) -> str:
     """The whole answer, for programs."""
-    return json.dumps(answer.to_dict(), indent=2)
+    return json.dumps(as_dict(answer), indent=2)
 
 
 def verdict(answer: Explanation) -> str:
     """What bounds a step, who waits, what would help: a line each."""
     labels = ("bounds a step:  ", "waits:          ", "would help:     ")
-    said = "\0".join((answer.bounds, answer.waits, answer.helps))
+    said = "\0".join((bounds(answer), waits(answer), helps(answer)))
     if answer.driver:
         said = introduce(said, answer.driver)
     return "\n".join(map(_tables.labelled, labels, said.split("\0")))
+
+
+def bounds(answer: Explanation) -> str:
+    """What bounds a step."""
+    confidence = answer.confidence
+    if not confidence.enough:
+        tells = confidence.worker and not answer.untimed
+        scope = _without_brackets(confidence.scope)
+        inside = "" if scope != confidence.scope else "in "
+        where = f", most of it {confidence.worker} {inside}{scope}" if tells else ""
+        return f"not known: {_reason(answer)}{where}"
+    in_steps = answer.seconds["in_steps"]
+    between = 1 - in_steps
+    said = [f"between steps {percentage(between)}"] if between >= _LEAST_BOUND else []
+    by_group: dict[str, list[Share]] = {}
+    for share in answer.shares:
+        by_group.setdefault(share.group, []).append(share)
+    for of_group in sorted(by_group.values(), key=_sum, reverse=True):
+        if _sum(of_group) * in_steps >= _LEAST_BOUND or not said:
+            scope, of_scope = _largest(of_group, "scope")
+            where = f"{_without_brackets(scope)} {percentage(of_scope * in_steps)}"
+            said.append(f"{_who(of_group)} {percentage(_sum(of_group) * in_steps)} ({where})")
+    return ", ".join(said[:3])
+
+
+def waits(answer: Explanation) -> str:
+    """Who waits, and for whom."""
+    if not answer.groups:
+        return "not known: nothing was timed"
+    said = []
+    where = "between calls" if answer.driver else "outside any scope"
+    for group in sorted(answer.groups, key=lambda each: -(each.waits + each.outside)):
+        if group.group == DRIVER and answer.driver:
+            continue
+        if group.waits >= _LEAST_WAIT:
+            whom = _WHOM.get(group.waits_for, f", for {group.waits_for}")
+            said.append(f"{group.group} {percentage(group.waits)} ({group.scope}{whom})")
+        elif group.outside >= _LEAST_WAIT:
+            said.append(f"{group.group} {percentage(group.outside)} ({where})")
+    return ", ".join(said[:3]) or "nobody for more than 5 % of a step"
+
+
+def helps(answer: Explanation) -> str:
+    """What would help."""
+    causes = [finding for finding in answer.findings if finding.cause != "once"]
+    for finding in causes:
+        if finding.saves is not None and finding.saves >= _LEAST_SAVED:
+            return what_if(finding)
+    if not answer.confidence.enough:
+        return remedy(answer.confidence) or _reason(answer)
+    for finding in causes:
+        if finding.saves is None:
+            return words(finding).action
+    nobody = (
+        "no rank stands out"
+        if answer.steps["counted"] >= LEAST_STEPS
+        else f"{answer.steps['counted']} steps are too few to name a rank"
+    )
+    handed = [share for share in answer.shares if share.kind == "handover"]
+    worked = [share for share in answer.shares if share.kind == "work"] or answer.shares
+    largest = _largest_place(worked)
+    if _sum(handed) >= max(_LEAST_HANDOVER, _sum(largest)):  # nobody can receive twice as fast
+        return (
+            f"{nobody}; handing over what was waited for takes {percentage(_sum(handed))} of a "
+            f"step, most in {_largest_place(handed)[0].scope}: fewer and larger messages, or work "
+            "meanwhile"
+        )
+    share = percentage(_sum(largest))
+    return f"{nobody}; make {largest[0].scope} of {_who(largest)} faster: {share} of a step"
+
+
+def remedy(confidence: Confidence) -> str:
+    """What to add to see what is not explained; empty if nothing is missing."""
+    if confidence.remedy is None:
+        return ""
+    about, worker, scope = confidence.remedy, confidence.worker, confidence.scope
+    switched_on = f"GPUPROF_INSTRUMENTS={','.join(about.instruments)}"
+    marked = f'mark what {worker} does outside any scope with gpuprof.timer("…")'
+    whom = f'"{about.waits_for}"' if about.waits_for else '"<group>"'
+    remedies = {
+        "timing": f"unset {TIMING_VARIABLE}, which is 0 and switches timing off",
+        "scopes": marked,
+        "scopes and ray": f"{marked}; {switched_on} shows its calls",
+        "ray": f"set {switched_on}: it shows which calls {scope} waits for",
+        "bytes_per_step": f"raise the key ledger.bytes_per_step: {worker} had more calls than fit, "
+        "and the keys of the deepest are lost",
+        "no early end": f"a run in which {listed(about.gone)} does not end early: its ledger lacks "
+        "these calls",
+        "record all": f"record the actors that {scope} of {worker} waits for: `gpuprof run -- "
+        "COMMAND` records all",
+        "torch": f"set {switched_on}: it shows whom {scope} waits for",
+        "await": f'mark what {worker} awaits with gpuprof.timer("…", waits_for="data")',
+        "profiler": f"a profiler in {worker}: it shows what the device does during {scope}",
+        "key": f'gpuprof.timer("{scope}", waits_for={whom}, key=…), and the same key where it is '
+        "released",
+    }
+    return remedies[about.kind]
+
+
+def _reason(answer: Explanation) -> str:
+    """Why it is not known what bounds a step."""
+    confidence = answer.confidence
+    if confidence.reason == "untimed":
+        return f"{TIMING_VARIABLE}=0 switched timing off in {listed(answer.untimed)}"
+    if confidence.reason == "unexplained":
+        return f"{percentage(1 - confidence.explained)} of the critical path is unexplained"
+    if confidence.reason == "clocks":
+        return f"the nodes' clocks may be {duration(confidence.clock_bound or 0.0)} apart"
+    return ""
+
+
+def _config(answer: Explanation, finding: Finding) -> str:
+    return config(finding, rounds=bool(answer.steps["round"]))
+
+
+def _sum(shares: Iterable[Share]) -> float:
+    return sum(share.share for share in shares)
+
+
+def _largest(shares: Iterable[Share], key: str) -> tuple[str, float]:
+    """The worker or scope with the most of some shares, and how much."""
+    sums: dict[str, float] = {}
+    for share in shares:
+        name = getattr(share, key)
+        sums[name] = sums.get(name, 0.0) + share.share
+    most = max(sums, key=sums.__getitem__)
+    return most, sums[most]
+
+
+def _largest_place(shares: Iterable[Share]) -> list[Share]:
+    """The shares of the group and scope that have most together."""
+    by_place: dict[tuple[str, str], list[Share]] = {}
+    for share in shares:
+        by_place.setdefault((share.group, share.scope), []).append(share)
+    return max(by_place.values(), key=_sum)
+
+
+def _who(shares: Sequence[Share]) -> str:
+    """The worker that has nearly all of a group's shares, or the group."""
+    worker, most = _largest(shares, "worker")
+    return worker if most >= _NEARLY_ALL * _sum(shares) else shares[0].group
+
+
+def _without_brackets(name: str) -> str:
+    """A name such as ``(outside any scope)`` without its own brackets."""
+    return name[1:-1] if name.startswith("(") else name
 
 
 def quick_answer(directory: str) -> Explanation | None:
@@ -98,7 +280,7 @@ def quick_answer(directory: str) -> Explanation | None:
         run = reading.read(directory)
         if run.step_at and not run.steps:
             log().warning("%s", no_steps(run))
-        return explain(run) if len(run.usual) >= 3 else None
+        return Explainer(run).explain() if len(run.usual) >= _LEAST_FOR_A_PATH else None
     except GpuprofError as error:
         log().info("no explanation: %s", error)
     except Exception as error:
@@ -137,6 +319,7 @@ def _steps(answer: Explanation) -> str:
     without = f"; left out: {', '.join(said for said, _ in left)}" if left else ""
     share = answer.seconds["in_steps"]
     loop = f"; {percentage(share)} of {duration(answer.seconds['loop'])} is in steps"
+    loop = loop if share < _MOSTLY_IN_STEPS else ""
     said = [
         f"{answer.run}: {steps['counted']} of {steps['all']} steps{without}.",
         *(
@@ -144,7 +327,7 @@ def _steps(answer: Explanation) -> str:
             if steps["round"]
             else []
         ),
-        f"A step takes {median} (median; {least} to {most}){loop if share < _NEARLY_ALL else ''}.",
+        f"A step takes {median} (median; {least} to {most}){loop}.",
         *map(_kind, answer.kinds),
     ]
     return textwrap.fill(" ".join(said), _tables.console_width())
@@ -248,7 +431,7 @@ def _findings(answer: Explanation) -> str:
     if not answer.findings:
         return f"Causes\n{_none(answer)}"
     return "Causes\n" + "\n".join(
-        _finding(number, finding) for number, finding in enumerate(answer.findings, 1)
+        _finding(answer, number, finding) for number, finding in enumerate(answer.findings, 1)
     )
 
 
@@ -261,16 +444,17 @@ def _none(answer: Explanation) -> str:
     return "None: no rank, node or scope stands out."
 
 
-def _finding(number: int, finding: Finding) -> str:
-    lines = [_tables.labelled(f"{number}. ", finding.says)]
-    if finding.saves is not None and finding.saves >= 0.01:
+def _finding(answer: Explanation, number: int, finding: Finding) -> str:
+    said = words(finding)
+    lines = [_tables.labelled(f"{number}. ", said.says)]
+    if finding.saves is not None and finding.saves >= _LEAST_SAVED:
         if_ = "at half the time a call, " if finding.cause == "server" else ""
         saved = f"{if_}the run would take {percentage(finding.saves)} less"
         lines.append(_tables.labelled("   saves   ", saved))
-    lines.append(_tables.labelled("   next    ", finding.action))
-    if finding.config:
+    lines.append(_tables.labelled("   next    ", said.action))
+    if variables := _config(answer, finding):
         backend = "GPUPROF_BACKEND=PROFILER"
-        lines.append(_tables.labelled("   with    ", f"{backend} {finding.config}"))
+        lines.append(_tables.labelled("   with    ", f"{backend} {variables}"))
     return "\n".join(lines)
 
 
@@ -283,11 +467,12 @@ def _confidence(answer: Explanation) -> str:
         said = [f"Nothing was timed, so nothing is explained.{clocks}"]
     else:
         said = [f"{explained} of the critical path is explained.{clocks}"]
-    if found.instrument and answer.paths:
-        remedy = "" if found.instrument == answer.helps else f" To see it: {found.instrument}."
+    if found.remedy and answer.paths:
+        instrument = remedy(found)
+        to_see_it = "" if instrument == helps(answer) else f" To see it: {instrument}."
         said.append(
             f"Longest unexplained: {found.worker} {found.scope}, {duration(found.seconds)} a step."
-            f"{remedy}"
+            f"{to_see_it}"
         )
     said += [
         f"{each.group} in {each.scope}: the ranks begin apart and end together, so each is taken "
@@ -302,5 +487,64 @@ def _confidence(answer: Explanation) -> str:
 
 
 def answer_of(directory: str, step: int | None = None, warm_up: int | None = None) -> Explanation:
-    """Explain a run's directory; see `gpuprof._analysis.explain.explain`."""
+    """Explain a run's directory.
+
+    Args:
+        step: as for `explain`.
+        warm_up: as for `gpuprof._analysis.reading.read`.
+    """
     return explain(reading.read(directory, warm_up), step)
+
+
+def explain(run: Run, step: int | None = None) -> Explanation:
+    """Explain a run.
+
+    Args:
+        step: the number of the step whose path is wanted; ``None``: the median step's and the
+            slowest one's.
+
+    Raises:
+        ConfigError: there is no such step, or none that counts.
+    """
+    explained = explainer(run)
+    numbers = [each.number for each in run.steps]
+    if step is not None and step not in numbers:
+        valid = f"expected {min(numbers)} to {max(numbers)}"
+        raise ConfigError([f"--step: {step} is not valid; {valid}"])
+    return explained.explain(step)
+
+
+def explainer(run: Run) -> Explainer:
+    """What explains a run.
+
+    Raises:
+        ConfigError: no step counts.
+    """
+    if not run.usual:
+        raise ConfigError([f"{run.name}: {no_steps(run)}", *run.problems])
+    return Explainer(run)
+
+
+def no_steps(run: Run) -> str:
+    """Why no step can be explained, and what to do: first what needs no edit of the job."""
+    if run.steps:
+        fewer = ", or set --warmup 0" if any(step.warm_up for step in run.steps) else ""
+        return (
+            f"no step can be explained: of {len(run.steps)} all are warm-up, captured or "
+            f"incomplete; run more steps{fewer}"
+        )
+    driven = any(process.role == "driver" for process in run.processes)
+    where = "`with profiler.step(i):` in the driver or " if driven else ""
+    marked = f"use {where}`with gpuprof.step(i):` in the ranks"
+    if not run.launched:
+        return f"no step is marked; {marked}"
+    missing = f"step_at: {run.step_at} was never called" if run.step_at else "no step is found"
+    called = most_called(run)
+    name, which = "MODULE:FUNCTION", "the function that makes a step"
+    if called is not None:
+        name = called.name
+        which = f"which {called.caller or 'the driver'} calls {called.times} times"
+    return (
+        f"{missing}; without an edit, name what makes a step: gpuprof run --step-at {name} -- …, "
+        f"{which}; in the job, {marked}"
+    )

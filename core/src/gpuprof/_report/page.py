@@ -24,7 +24,7 @@ from markupsafe import Markup
 
 from gpuprof._analysis import gantt, reading
 from gpuprof._analysis.diff import DEFAULT, Condition, diff
-from gpuprof._analysis.explain import Explainer, duration, no_steps, percentage
+from gpuprof._analysis.explain import Explainer
 from gpuprof._analysis.heat import HeatMap, heat_maps, spreads
 from gpuprof._analysis.run import Run, Step
 from gpuprof._analysis.summary import summary_of
@@ -33,9 +33,11 @@ from gpuprof._artifacts.early_ends import sentences
 from gpuprof._artifacts.formats import Manifest, RowEntry, WorkerEntry
 from gpuprof._artifacts.manifest import setup as setup_of
 from gpuprof._artifacts.receipt import count, counted, size_text
+from gpuprof._report import explain as explaining
 from gpuprof._report.diff import interval, percent, signed, verdict
 from gpuprof._report.ranges import DEVICE, Node, WindowRanges, files_of, read_ranges
 from gpuprof._report.trees import Tree, merged
+from gpuprof._report.words import duration, percentage
 from gpuprof._shim.safe import replacing
 from gpuprof.errors import ConfigError, GpuprofError, OutputError
 
@@ -183,8 +185,8 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
     explainer: Explainer | None = None
     if read is not None:
         try:
-            explainer = Explainer(read)
-            explained = explainer.explain().to_dict()
+            explainer = explaining.explainer(read)
+            explained = explaining.as_dict(explainer.explain())
         except ConfigError as error:
             explained = {"why": "; ".join(error.problems)}
     bars = _bars(read) if read else []
@@ -219,7 +221,7 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
 def _no_steps(read: Run | None, without: str) -> str:
     if read is None:
         return without
-    said = no_steps(read)
+    said = explaining.no_steps(read)
     return f"{said[0].upper()}{said[1:]}.".replace("`", "")
 
 
@@ -358,7 +360,7 @@ def _spread(positions: Sequence[int], most: int) -> list[int]:
 
 
 def _step(run: Run, explainer: Explainer, at: int, why: str) -> _Section:
-    step, path = run.steps[at], explainer.stretches(at)
+    step, path = run.steps[at], explainer.record.stretches(at)
     rows = gantt.rows(run, at, path)
     row_of: dict[int, int] = {}
     for number, row in enumerate(rows):

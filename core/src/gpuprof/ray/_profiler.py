@@ -32,7 +32,6 @@ from gpuprof._plan.groups import check_name
 from gpuprof._plan.planner import Planner, ledger_limits
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
-from gpuprof._report.explain import print_verdict, quick_answer
 from gpuprof._report.trees import DRIVER, introduce
 from gpuprof._session import instruments, public
 from gpuprof._session.control import ControlThread
@@ -507,6 +506,9 @@ class Profiler:
 
     def _print(self, trees: printing.Trees, runner: TreeEntry) -> None:
         """Print the trees, the receipt and what explains the steps."""
+        # imports NumPy, which no job should wait for at its start
+        from gpuprof._report.explain import print_verdict, quick_answer
+
         directory, receipt = self.directory, self._receipt
         explains = self.config.ledger.enabled
         answer = quick_answer(directory) if directory is not None and explains else None

@@ -1,0 +1,852 @@
+"""What makes a run slow: a table of causes, each a question to `Loop.saves`.
+
+A cause selects suspects: activities, as pairs of a process and a place. It says what these would
+take instead, and what that must save. All else is the same for all causes: a smaller set that saves
+nearly as much stands for a larger one, suspects that save nothing alone are tried together, and the
+grade says how sure it is. The words are in `gpuprof._report.causes`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, Literal
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuprof._analysis import stragglers
+from gpuprof._analysis.loop import NAMES, Loop
+from gpuprof._analysis.occasions import Occasion, Occasions
+from gpuprof._analysis.path import OUTSIDE, Call, Factors, Kind
+from gpuprof._analysis.run import Process, collected
+from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
+
+Floats = NDArray[np.float64]
+
+Name = Literal[
+    "rank", "node", "late start", "pauses", "garbage collection", "driver", "data",
+    "synchronisation", "between steps", "recurring", "once", "drift",
+    "imbalance", "only this rank", "server",
+]  # fmt: skip
+OF_A_WORKER = ("rank", "late start", "pauses", "garbage collection", "drift", "only this rank")
+Grade = Literal["named", "hint"]
+Activity = tuple[int, int]
+"""What a process does at a place: positions in `Run.processes` and `Run.places`, or `OUTSIDE`."""
+
+_LARGE = 0.05
+"""Of a run, from which a cause is named."""
+_IN_A_HALF = 0.015
+"""Of a run, what a cause must cost in each half of it to be named."""
+_NEARLY_ALL = 0.7
+"""Of what some activities save, from which fewer of them stand for all."""
+_LEAST_SHARE = stragglers.LEAST_SHARE
+_MOST_OF_IT = 0.5
+"""Of what a rank is slower by, from which the garbage collector is the reason."""
+_QUEUED = 0.2
+"""Of the time of calls, what they must wait for earlier ones for it to be a queue."""
+_SYNC_NAMES = re.compile(r"(?<!a)sync|weight|broadcast|all_?reduce|barrier")
+"""Not `asyncio.sleep`."""
+
+
+class Record(Loop):
+    """The loop of a run, with what is out of the ordinary in it."""
+
+    @functools.cached_property
+    def stragglers(self) -> list[Straggler]:
+        """Ranks and nodes that are slower than the others."""
+        return stragglers.find(self.run)
+
+    @functools.cached_property
+    def occasions(self) -> Occasions:
+        """Steps that take longer."""
+        return Occasions(self)
+
+
+@attrs.frozen
+class Facts:
+    """What is known of a cause besides, for its words.
+
+    Args:
+        processes: how many it is about.
+        node: where they all are and nobody that could be compared with them.
+        grew: seconds in the first and in the last quarter of the steps.
+        turns: how many ranks were the slowest in some step.
+        at: the numbers of its steps.
+        every: after how many steps it comes again, if that is regular.
+        rare: whether its place is in these steps only.
+        took: seconds of its only step.
+        queued: share of the time of calls that they wait in a queue, and seconds of each.
+        inside: the scope in which most of the time between steps is spent.
+        ranks: which to capture to see it, with another one to compare them with; none of a node.
+        steps: which to capture.
+    """
+
+    processes: int = 1
+    node: str = ""
+    grew: tuple[float, float] = (0.0, 0.0)
+    turns: int = 0
+    at: Sequence[int] = ()
+    every: int | None = None
+    rare: bool = False
+    took: float = 0.0
+    queued: tuple[float, float] = (0.0, 0.0)
+    inside: str = ""
+    ranks: Sequence[int] = ()
+    steps: Sequence[int] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """A cause.
+
+    Args:
+        cause: which one.
+        worker: its worker or node; of several the slowest.
+        workers: all of them, the slowest first. Together they are worth what `saves` says.
+        group: its group.
+        scope: where the time goes.
+        share: of the run, what it costs: the excess over the others' median, or its share of the
+            path.
+        seconds: the same a step; of ``once`` in that step.
+        steps: in how many steps it was the slowest.
+        of: how many were looked at.
+        probability: that chance does this; ``None`` where chance has no part.
+        ratio: to the median of the others; ``None`` without others.
+        saves: share of the run that would be saved if it were as fast as the others' median, or
+            took no time; ``None`` if the path does not tell.
+        others_waited: seconds a step that the other workers of its group waited meanwhile, on
+            average.
+        profiled: whether it is compared with others, and had a profiler while one of them had none,
+            so that the profiler may be the cause.
+        grade: ``named``, or ``hint`` if the record leaves room for another cause, or it is worth
+            less than 5 % of the run.
+        facts: what else its words need.
+    """
+
+    cause: Name
+    worker: str
+    workers: Sequence[str]
+    group: str
+    scope: str
+    share: float
+    seconds: float
+    steps: int
+    of: int
+    probability: float | None = None
+    ratio: float | None = None
+    saves: float | None = None
+    others_waited: float = 0.0
+    profiled: bool = False
+    grade: Grade = "hint"
+    facts: Facts = attrs.field(factory=Facts, repr=False)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Suspect:
+    """Activities that may be a cause.
+
+    Args:
+        finding: what is said of them if they are.
+        activities: what would take less time without it.
+        excess: nanoseconds by which each of them is longer, by step, where that is known.
+        within: the positions of the only steps in which they are; ``None``: all.
+        parts: which of the activities may stand for all of them: tried in turn.
+        doubtful: whether the record leaves room for another cause.
+    """
+
+    finding: Finding
+    activities: Sequence[Activity] = ()
+    excess: Mapping[Activity, Floats] = attrs.field(factory=dict)
+    within: Sequence[int] | None = None
+    parts: Sequence[Callable[[Activity], bool]] = ()
+    doubtful: bool = False
+
+
+@attrs.frozen
+class Cause:
+    """A row of the table.
+
+    Args:
+        select: the suspects of a record, given what is found already.
+        instead: by what to multiply the times of a suspect's activities to be without the cause;
+            ``None`` if no path tells what that saves.
+        least: share of the run that it must save, or cost if the path does not tell.
+        grade: ``large``: named from 5 % of the run on; ``lasting``: named if it also costs
+            something in both halves of the run; ``named`` and ``hint``: always.
+        blind: whether it is looked for if the path does not tell what bounds a step.
+        together: whether suspects of a group that are worth nothing alone may be so together.
+    """
+
+    select: Callable[[Record, Sequence[Finding]], Iterable[Suspect]]
+    instead: Callable[[Record, Suspect], Factors] | None
+    least: float
+    grade: Literal["large", "lasting", "named", "hint"]
+    blind: bool = False
+    together: bool = False
+
+
+def find(record: Record, enough: bool) -> list[Finding]:
+    """The causes, the most expensive first.
+
+    Args:
+        enough: whether the path tells what bounds a step.
+    """
+    findings: list[Finding] = []
+    for cause in CAUSES:
+        if enough or cause.blind:
+            suspects = list(cause.select(record, findings))
+            findings += _worth_it(record, cause, suspects, enough)
+    return sorted(findings, key=lambda each: -_worth(each))
+
+
+def _worth(finding: Finding) -> float:
+    return finding.share if finding.saves is None else finding.saves
+
+
+def _worth_it(
+    record: Record, cause: Cause, suspects: Sequence[Suspect], enough: bool
+) -> Iterator[Finding]:
+    worthless: dict[str, list[Suspect]] = {}
+    for suspect in suspects:
+        finding = _judged(record, cause, suspect, enough)
+        if _worth(finding) >= cause.least:
+            yield finding
+        elif cause.together:
+            worthless.setdefault(finding.group, []).append(suspect)
+    for group, several in worthless.items():
+        suspect = _joined(several)
+        slower_than_whom = len(suspect.finding.workers) < len(record.run.groups[group])
+        finding = _judged(record, cause, suspect, enough)
+        if slower_than_whom and _worth(finding) >= cause.least:
+            yield finding
+
+
+def _judged(record: Record, cause: Cause, suspect: Suspect, enough: bool) -> Finding:
+    """What a suspect is worth, and how sure that is."""
+    if cause.instead is None or not enough:
+        grade: Grade = "named" if cause.grade == "named" else "hint"
+        return attrs.evolve(suspect.finding, grade=grade)
+    factors = cause.instead(record, suspect)
+    saves = record.saves(factors, suspect.within)
+    for part in suspect.parts:
+        activities = [activity for activity in suspect.activities if part(activity)]
+        if 0 < len(activities) < len(suspect.activities):
+            smaller = _only_part(record, suspect, activities)
+            less = cause.instead(record, smaller)
+            saved = record.saves(less, suspect.within)
+            if saved >= _NEARLY_ALL * saves:
+                suspect, factors, saves = smaller, less, saved
+    sure = cause.grade == "named"
+    if cause.grade in ("large", "lasting") and saves >= _LARGE and not suspect.doubtful:
+        lasting = cause.grade == "large" or (min(record.in_halves(saves, factors)) >= _IN_A_HALF)
+        sure = lasting
+    return attrs.evolve(suspect.finding, saves=saves, grade="named" if sure else "hint")
+
+
+def _only_part(record: Record, suspect: Suspect, activities: Sequence[Activity]) -> Suspect:
+    """A suspect with fewer activities, and in its words fewer workers and scopes."""
+    finding = suspect.finding
+    scopes = {record.name(place, number) for number, place in activities}
+    scope = scopes.pop() if len(scopes) == 1 else finding.scope
+    numbers = {number for number, place in activities if record.name(place, number) == scope}
+    names = {record.run.processes[number].name for number in numbers}
+    smaller = attrs.evolve(
+        finding,
+        scope=scope,
+        workers=[name for name in finding.workers if name in names] or finding.workers,
+        facts=attrs.evolve(finding.facts, processes=len(numbers) or finding.facts.processes),
+    )
+    return attrs.evolve(suspect, finding=smaller, activities=activities)
+
+
+def _joined(suspects: Sequence[Suspect]) -> Suspect:
+    """Suspects of a group as one, the slowest first."""
+    findings = [suspect.finding for suspect in suspects]
+    scopes = dict.fromkeys(finding.scope for finding in findings)
+    workers = chain.from_iterable(finding.workers for finding in findings)
+    return attrs.evolve(
+        suspects[0],
+        finding=attrs.evolve(
+            findings[0],
+            workers=list(dict.fromkeys(workers)),
+            scope=findings[0].scope if len(scopes) == 1 else NAMES[ALL],
+        ),
+        activities=list(dict.fromkeys(chain.from_iterable(s.activities for s in suspects))),
+    )
+
+
+# What activities would take instead
+
+
+def nothing(record: Record, suspect: Suspect) -> Factors:
+    """No time."""
+    factors = dict.fromkeys(suspect.activities, 0.0)
+    return lambda _: factors
+
+
+def half(record: Record, suspect: Suspect) -> Factors:
+    """Half their time."""
+    factors = dict.fromkeys(suspect.activities, 0.5)
+    return lambda _: factors
+
+
+def peers_median(record: Record, suspect: Suspect) -> Factors:
+    """The median of the other ranks of their group."""
+    run = record.run
+    suspects = {number for number, _ in suspect.activities}
+    factors: dict[Activity, Floats] = {}
+    for number, place in suspect.activities:
+        here = run.processes[number]
+        ranks = stragglers.members(run, here.group).values()
+        peers = [rank for rank in ranks if rank[0].number not in suspects]
+        if peers:
+            own = stragglers.own_time(run, place, [[here]])[:, 0]
+            usually = np.median(stragglers.own_time(run, place, peers), axis=1)
+            shorter = np.where(own > 0, usually / np.maximum(own, 1), 1.0)
+            factors[number, place] = np.minimum(1.0, shorter)
+    return _by_step(factors)
+
+
+def groups_mean(record: Record, suspect: Suspect) -> Factors:
+    """The mean of their group's ranks that are there in the step."""
+    factors: dict[Activity, Floats] = {}
+    for place in dict.fromkeys(place for _, place in suspect.activities):
+        numbers = [number for number, other in suspect.activities if other == place]
+        times, mean = _times_and_mean(record, place, [record.run.processes[n] for n in numbers])
+        for column, number in enumerate(numbers):
+            factors[number, place] = mean / times[:, column].clip(1)
+    return _by_step(factors)
+
+
+def usual(record: Record, suspect: Suspect) -> Factors:
+    """Their own time without what they are longer; what is in some steps only, no time."""
+    if not suspect.excess:
+        return nothing(record, suspect)
+
+    def without(step: int) -> dict[Activity, float]:
+        return {
+            activity: max(0.0, 1 - float(excess[step]) / max(1.0, _took(record, activity, step)))
+            for activity, excess in suspect.excess.items()
+        }
+
+    return without
+
+
+def _took(record: Record, activity: Activity, step: int) -> float:
+    """Nanoseconds of an activity in a step; outside of all scopes, those on its path."""
+    number, place = activity
+    if place != OUTSIDE:
+        return float(record.run.matrix("own", place, [record.run.processes[number]])[step, 0])
+    parts = record.stretches(step)
+    return float(sum(p.duration for p in parts if (p.process, p.place) == activity))
+
+
+def _by_step(factors: Mapping[Activity, Floats]) -> Factors:
+    return lambda step: {activity: float(each[step]) for activity, each in factors.items()}
+
+
+def _times_and_mean(
+    record: Record, place: int, processes: Sequence[Process]
+) -> tuple[Floats, Floats]:
+    """Nanoseconds in a place by step and process, and by step the mean of those that are there."""
+    times = stragglers.own_time(record.run, place, [[process] for process in processes])
+    return times, times.sum(axis=1) / (times > 0).sum(axis=1).clip(1)
+
+
+# Which activities: ranks and nodes that are slower than the others
+
+
+def slow(kind: stragglers.Kind) -> Callable[[Record, Sequence[Finding]], Iterator[Suspect]]:
+    """Stragglers of a kind whose reason is not the garbage collector."""
+
+    def select(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
+        for straggler in record.stragglers:
+            if straggler.kind == kind and not _is_collected(record, straggler):
+                yield _slow(record, straggler, kind)
+
+    return select
+
+
+def slow_by_collector(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
+    """Stragglers whose reason is the garbage collector."""
+    for straggler in record.stragglers:
+        if _is_collected(record, straggler):
+            suspect = _slow(record, straggler, "garbage collection")
+            facts = attrs.evolve(suspect.finding.facts, steps=())
+            yield attrs.evolve(
+                suspect, finding=attrs.evolve(suspect.finding, profiled=False, facts=facts)
+            )
+
+
+def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
+    run, numbers = record.run, straggler.processes
+    steps = [run.steps[position].number for position in straggler.to_capture(record.usual)]
+    ranks = {run.processes[number].rank for number in numbers}
+    profiled = _is_alone_profiled(record, straggler)
+    activities = [
+        (number, place)
+        for number in numbers
+        for place in dict.fromkeys(run.processes[number].places[1:].tolist())
+    ]
+    excess: dict[Activity, Floats] = {}
+    if straggler.place == BEFORE:
+        excess = {
+            (number, OUTSIDE): np.full(len(run.steps), straggler.excess) for number in numbers
+        }
+    return Suspect(
+        finding=_finding(
+            record,
+            straggler.excess * len(record.usual),
+            cause=cause,
+            worker=straggler.names[0],
+            workers=list(straggler.names),
+            group=straggler.group,
+            scope=record.name(straggler.place),
+            steps=straggler.slowest,
+            of=straggler.steps,
+            probability=straggler.probability,
+            ratio=straggler.ratio,
+            others_waited=_others_waited(record, straggler) / 1e9,
+            profiled=profiled,
+            facts=Facts(
+                processes=len(numbers),
+                node=run.processes[numbers[0]].node if straggler.alone else "",
+                grew=(straggler.grew[0] / 1e9, straggler.grew[1] / 1e9),
+                ranks=_to_capture(record, straggler.group, ranks),
+                steps=steps,
+            ),
+        ),
+        activities=activities,
+        excess=excess,
+        doubtful=profiled or straggler.alone,
+    )
+
+
+def another_part(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
+    """Ranks that may be slow, or have another part than the others: no record tells which."""
+    run = record.run
+    for straggler in record.stragglers:
+        if straggler.kind == "imbalance":
+            group, place = straggler.group, straggler.place
+            places = stragglers.common_places(run, group) if place == ALL else [place]
+            suspect = _slow(record, straggler, "imbalance")
+            nodes = {run.processes[number].node for number in straggler.processes}
+            elsewhere = {process.node for process in run.groups[group]} - nodes
+            node = nodes.pop() if len(nodes) == 1 and elsewhere else ""
+            ranks = _to_capture(record, group, {run.processes[straggler.processes[0]].rank})
+            yield attrs.evolve(
+                suspect,
+                finding=attrs.evolve(
+                    suspect.finding,
+                    worker="",
+                    workers=sorted(straggler.names, key=lambda name: (len(name), name)),
+                    others_waited=0.0,
+                    facts=Facts(
+                        node=node,
+                        ranks=ranks,
+                        steps=suspect.finding.facts.steps,
+                    ),
+                ),
+                activities=_of_group(record, group, places),
+            )
+
+
+def by_turns(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """Places in which another rank is slow in each step, in groups of which nothing is said."""
+    run = record.run
+    known = {finding.group for finding in findings}
+    for group in run.groups:
+        for place in () if group in known else stragglers.common_places(run, group):
+            if stragglers.imbalanced(run, group, place):
+                activities = _of_group(record, group, [place])
+                processes = [run.processes[number] for number, _ in activities]
+                times, mean = _times_and_mean(record, place, processes)
+                times, mean = times[record.usual], mean[record.usual]
+                turns = len(set(times.argmax(axis=1).tolist()))
+                finding = _finding(
+                    record,
+                    float((times.max(axis=1) - mean).sum()),
+                    cause="imbalance",
+                    worker="",
+                    workers=[],
+                    group=group,
+                    scope=record.name(place),
+                    facts=Facts(processes=times.shape[1], turns=turns),
+                )
+                yield Suspect(finding=finding, activities=activities)
+
+
+def _of_group(record: Record, group: str, places: Sequence[int]) -> list[Activity]:
+    ranks = stragglers.members(record.run, group).values()
+    return [(process.number, place) for place in places for process in chain.from_iterable(ranks)]
+
+
+def _to_capture(record: Record, group: str, ranks: set[int]) -> list[int]:
+    """Ranks, and another one to compare them with."""
+    others = [process.rank for process in record.run.groups[group] if process.rank not in ranks]
+    return sorted({*ranks, *others[:1]})
+
+
+def _others_waited(record: Record, straggler: Straggler) -> float:
+    """Nanoseconds a step that the other ranks did not work while a straggler did."""
+    if straggler.kind == "node":
+        return 0.0
+    run = record.run
+    members = chain.from_iterable(stragglers.members(run, straggler.group).values())
+    peers = [process for process in members if process.number not in straggler.processes]
+    if not peers:
+        return 0.0
+    own = run.work([run.processes[number] for number in straggler.processes])[record.usual]
+    difference = own.sum(axis=1) - run.work(peers)[record.usual].mean(axis=1)
+    return float(difference.clip(0).mean())
+
+
+def _is_alone_profiled(record: Record, straggler: Straggler) -> bool:
+    """Whether a straggler had a profiler, and some of those it is compared with had none."""
+    run = record.run
+    groups = {run.processes[number].group for number in straggler.processes}
+    peers = {process.number for group in groups for process in run.groups[group]} - set(
+        straggler.processes
+    )
+    return run.profiled.issuperset(straggler.processes) and not run.profiled.issuperset(peers)
+
+
+def _is_collected(record: Record, straggler: Straggler) -> bool:
+    """Whether most of what a rank is slower by is the garbage collector."""
+    if straggler.kind not in ("rank", "pauses"):
+        return False
+    run = record.run
+    ranks = stragglers.members(run, straggler.group)
+    peers = [rank for name, rank in ranks.items() if name not in straggler.names]
+    places = range(len(run.places)) if straggler.place == ALL else [straggler.place]
+    own, others = (
+        sum(stragglers.collecting(run, place, of)[record.usual].mean() for place in places)
+        for of in ([[run.processes[number] for number in straggler.processes]], peers)
+    )
+    return bool(own - others >= _MOST_OF_IT * straggler.excess)
+
+
+# Which activities: on the path, whoever does them
+
+
+def collections(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """The garbage collector, where it holds a step up. Its pauses are recorded, not guessed."""
+    run = record.run
+    named = {each.worker for each in findings if each.cause == "garbage collection"}
+    shares = {
+        activity: share
+        for activity, share in _collected(record).items()
+        if share and run.processes[activity[0]].name not in named
+    }
+    if sum(shares.values()) < _LEAST_SHARE:
+        return
+    number, place = max(shares, key=shares.__getitem__)
+    stopped = {number for number, _ in shares}
+    yield Suspect(
+        finding=_finding(
+            record,
+            sum(shares.values()) * record.mean * len(record.usual),
+            cause="garbage collection",
+            worker=run.processes[number].name,
+            workers=sorted(run.processes[number].name for number in stopped),
+            group=run.processes[number].group,
+            scope=record.name(place),
+            steps=_steps_stopped(record, stopped),
+            facts=Facts(processes=len(stopped)),
+        ),
+        activities=list(shares),
+        excess={
+            (number, place): run.matrix("collecting", place, [run.processes[number]])[:, 0]
+            for number, place in shares
+        },
+    )
+
+
+def _collected(record: Record) -> dict[Activity, float]:
+    """The mean share of a path in which the garbage collector stopped an activity."""
+    shares: dict[Activity, float] = {}
+    for position in record.sampled:
+        length = max(1, record.run.steps[position].duration) * len(record.sampled)
+        for part in record.stretches(position):
+            if part.kind == "work":
+                edges = np.array([part.start]), np.array([part.end])
+                stopped = collected(record.run.processes[part.process], *edges)
+                activity = part.process, part.place
+                shares[activity] = shares.get(activity, 0.0) + float(stopped[0]) / length
+    return shares
+
+
+def _steps_stopped(record: Record, processes: Iterable[int]) -> int:
+    """In how many steps the garbage collector stopped any of these processes."""
+    rows = record.run.sums
+    rows = rows[np.isin(rows["process"], list(processes)) & (rows["collecting"] > 0)]
+    return len(np.intersect1d(rows["step"], record.usual))
+
+
+def on_path(
+    cause: Name, belongs: Callable[[Record, Activity, Kind], bool]
+) -> Callable[[Record, Sequence[Finding]], Iterator[Suspect]]:
+    """What the path has of a kind, and the same of all ranks: they would take as long."""
+
+    def select(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+        run = record.run
+        named = {(finding.worker, finding.scope) for finding in findings}
+        shares: dict[Activity, float] = {}
+        for (number, place, kind), share in record.shares.items():
+            known = (run.processes[number].name, record.name(place, number)) in named
+            if not known and belongs(record, (number, place), kind):
+                shares[number, place] = shares.get((number, place), 0.0) + float(share.mean())
+        if sum(shares.values()) < _LEAST_SHARE:
+            return
+        number, place = max(shares, key=shares.__getitem__)
+        where = {(run.processes[number].group, place) for number, place in shares}
+        activities = [
+            (process.number, place)
+            for group, place in where
+            for process in run.processes
+            if process.group == group and place in process.places
+        ]
+        whose = [number for number, other in activities if other == place]
+        yield Suspect(
+            finding=_finding(
+                record,
+                sum(shares.values()) * record.mean * len(record.usual),
+                cause=cause,
+                worker=run.processes[number].name,
+                workers=sorted(run.processes[number].name for number in whose),
+                group=run.processes[number].group,
+                scope=record.name(place, number),
+                facts=Facts(processes=len(whose)),
+            ),
+            activities=activities,
+            parts=[
+                functools.partial(_is_of, number),
+                functools.partial(_is_at, place),
+            ],
+        )
+
+    return select
+
+
+def _is_data(record: Record, activity: Activity, kind: Kind) -> bool:
+    return kind == "data"
+
+
+def _is_synchronisation(record: Record, activity: Activity, kind: Kind) -> bool:
+    _, place = activity
+    named = place >= 0 and _SYNC_NAMES.search(record.run.places[place].name.lower())
+    return kind in ("work", "handover") and bool(named)
+
+
+def _is_driver(record: Record, activity: Activity, kind: Kind) -> bool:
+    works = activity[0] == record.run.driver and kind == "work"
+    return works and not _is_synchronisation(record, activity, kind)
+
+
+# Which activities: those of a server
+
+
+def queued_for(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
+    """Workers for which calls or messages queue."""
+    run = record.run
+    calls: dict[int, list[Call]] = {}
+    for window in record.windows:
+        for number, of_window in record.graph.plan(window).calls.items():
+            calls.setdefault(number, []).extend(of_window)
+    for group, processes in run.groups.items():
+        numbers = [process.number for process in processes]
+        of_group = [calls.get(number, []) for number in numbers]
+        callers = [
+            {request[0] for call in of_one for request in call.requests}.difference(numbers)
+            for of_one in of_group
+        ]
+        # a worker with peers is compared with them, unless several others call each of them
+        if min(map(len, callers)) < (1 if len(numbers) == 1 else 2):
+            continue
+        queued = float(sum(call.queued for call in chain.from_iterable(of_group)))
+        worked = float(run.work(processes)[record.replayed].sum())
+        share = queued / max(1.0, queued + worked)
+        if share >= _QUEUED:
+            each = queued / sum(map(len, of_group))
+            a_step = worked / len(processes) / len(record.replayed)
+            places = {place for process in processes for place in process.places[1:].tolist()}
+            works = [place for place in sorted(places) if not run.waiting_places[place]]
+            finding = _finding(
+                record,
+                a_step * len(record.usual),
+                cause="server",
+                worker=processes[0].name,
+                workers=[process.name for process in processes],
+                group=group,
+                scope=record.name(works[0] if len(works) == 1 else ALL),
+                facts=Facts(processes=len(processes), queued=(share, each / 1e9)),
+            )
+            yield Suspect(
+                finding=finding,
+                activities=[(number, place) for number in numbers for place in works],
+                parts=[functools.partial(_is_at, place) for place in works],
+                doubtful=len(processes) > 1,
+            )
+
+
+def _is_of(process: int, activity: Activity) -> bool:
+    return activity[0] == process
+
+
+def _is_at(place: int, activity: Activity) -> bool:
+    return activity[1] == place
+
+
+# Which activities: those of some steps only, and between steps
+
+
+def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
+    """The time between steps, and who works there if a ledger tells."""
+    run, count = record.run, len(record.gaps[0])
+    total = float((record.gaps[1] - record.gaps[0]).sum())
+    if not total:
+        return
+    sums = np.zeros((len(run.processes), len(run.places) + 1))
+    for process in run.processes:
+        rows = run.sums_between(process, *record.gaps)
+        own = np.where(run.waiting_places[rows["place"]], 0.0, rows["own"])
+        np.add.at(sums[process.number], rows["place"], own)
+    number = int(sums.max(axis=1).argmax()) if run.driver is None else run.driver
+    process, place = run.processes[number], int(sums[number].argmax())
+    works = sums[number, place] >= 0.5 * total
+    finding = _finding(
+        record,
+        total,
+        a_step=count,
+        cause="between steps",
+        worker=process.name,
+        workers=[process.name] if works or run.driver is not None else [],
+        group=process.group,
+        scope="(between steps)",
+        steps=count,
+        of=count,
+        saves=1 - record.in_steps,
+        facts=Facts(inside=record.name(place) if works else ""),
+    )
+    yield Suspect(finding=finding)
+
+
+def only_few(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """Places that few ranks have in most steps, while the others wait."""
+    for occasion in _others_than(record.occasions.rare, record, findings):
+        if occasion.is_usual(record):
+            yield _occasion(record, "only this rank", occasion)
+
+
+def now_and_then(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """Places that few ranks have in some steps, and pauses that come regularly."""
+    occasions = [*record.occasions.rare, *record.occasions.pauses]
+    for occasion in _others_than(occasions, record, findings):
+        regular = occasion.more is None or occasion.period(record) is not None
+        if regular and len(occasion.rows) > 1 and not occasion.is_usual(record):
+            yield _occasion(record, "recurring", occasion)
+
+
+def pauses(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """Steps in which a rank was much longer at a place than usually."""
+    for occasion in _others_than(record.occasions.pauses, record, findings):
+        if len(occasion.rows) > 1 and occasion.period(record) is None:
+            yield _occasion(record, "pauses", occasion)
+
+
+def long_pauses(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """Single steps like that."""
+    for occasion in _others_than(record.occasions.pauses, record, findings):
+        if len(occasion.rows) == 1:
+            yield _occasion(record, "pauses", occasion)
+
+
+def once(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """The longest of those, if nothing else is rare."""
+    others = {"pauses", "garbage collection", "recurring", "only this rank"}
+    if others.isdisjoint(finding.cause for finding in findings):
+        singles = (
+            occasion
+            for occasion in _others_than(record.occasions.pauses, record, findings)
+            if len(occasion.rows) == 1
+        )
+        for occasion in islice(singles, 1):
+            yield _occasion(record, "once", occasion)
+
+
+def _others_than(
+    occasions: Iterable[Occasion], record: Record, findings: Sequence[Finding]
+) -> Iterator[Occasion]:
+    """Occasions that no finding is about, and that are no kind of step."""
+    stopped = {
+        finding.worker for finding in findings if finding.cause in ("pauses", "garbage collection")
+    }
+    known = {(finding.worker, finding.scope) for finding in findings}
+    for occasion in occasions:
+        worker = record.run.processes[occasion.processes[0]].name
+        places = {(worker, record.name(place)) for place in occasion.places}
+        if worker not in stopped and known.isdisjoint(places) and not occasion.is_kind(record):
+            yield occasion
+
+
+def _occasion(record: Record, cause: Name, occasion: Occasion) -> Suspect:
+    run, count = record.run, len(occasion.rows)
+    workers = [run.processes[number].name for number in occasion.processes]
+    activities = [(number, place) for number in occasion.processes for place in occasion.places]
+    excess = {} if occasion.more is None else {activities[0]: occasion.more}
+    finding = _finding(
+        record,
+        occasion.cost,
+        a_step=1 if count == 1 else len(record.usual),
+        cause=cause,
+        worker=workers[0],
+        workers=workers,
+        group=run.processes[occasion.processes[0]].group,
+        scope=record.name(occasion.places[0]),
+        steps=count,
+        facts=Facts(
+            processes=len(workers),
+            at=occasion.numbers(record),
+            every=occasion.period(record),
+            rare=occasion.more is None,
+            took=float(record.durations[occasion.rows[0]]) / 1e9,
+        ),
+    )
+    within = [record.usual[row] for row in occasion.rows]
+    return Suspect(finding=finding, activities=activities, excess=excess, within=within)
+
+
+def _finding(record: Record, cost: float, a_step: int = 0, **about: Any) -> Finding:
+    """A finding that costs so many nanoseconds in all steps that count, or in some of them."""
+    count = len(record.usual)
+    about = {"steps": count, "of": count, **about}
+    seconds = cost / 1e9 / (a_step or count)
+    return Finding(share=cost / record.loop, seconds=seconds, **about)
+
+
+CAUSES: Sequence[Cause] = (
+    Cause(slow("rank"), peers_median, 0.02, "lasting", blind=True, together=True),
+    Cause(slow("node"), peers_median, 0.02, "lasting", blind=True),
+    Cause(slow("late start"), usual, 0.02, "lasting", blind=True),
+    Cause(slow("pauses"), peers_median, 0.02, "large", blind=True),
+    Cause(slow("drift"), peers_median, 0.02, "large", blind=True),
+    Cause(slow_by_collector, peers_median, 0.02, "named", blind=True),
+    Cause(another_part, groups_mean, 0.02, "hint", blind=True),
+    Cause(collections, usual, 0.0, "named"),
+    Cause(on_path("driver", _is_driver), nothing, 0.1, "lasting"),
+    Cause(on_path("data", _is_data), nothing, 0.05, "lasting"),
+    Cause(on_path("synchronisation", _is_synchronisation), nothing, 0.1, "lasting"),
+    Cause(queued_for, half, _LEAST_SHARE, "lasting"),
+    Cause(by_turns, groups_mean, _LEAST_SHARE, "hint"),
+    Cause(between_steps, None, 0.05, "named", blind=True),
+    Cause(only_few, nothing, _LARGE, "large", blind=True),
+    Cause(now_and_then, usual, _LEAST_SHARE, "large", blind=True),
+    Cause(pauses, usual, _LEAST_SHARE, "large", blind=True),
+    Cause(long_pauses, usual, 0.15, "hint", blind=True),
+    Cause(once, None, 0.02, "hint", blind=True),
+)
+"""What is looked for, in this order: what is found first is not looked for again."""

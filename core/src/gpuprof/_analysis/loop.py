@@ -1,0 +1,153 @@
+"""What a run tells about its loop: the steps that count, their critical paths, and `saves`.
+
+Every cause is a question to `Loop.saves`: what would the run save if these activities took that
+long instead?
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuprof._analysis.path import OUTSIDE, Factors, Graph, Kind, Stretch, Window
+from gpuprof._analysis.run import Run
+from gpuprof._analysis.stragglers import ALL, BEFORE
+
+Floats = NDArray[np.float64]
+
+NAMES = {
+    OUTSIDE: "(outside any scope)",
+    ALL: "(several scopes)",
+    BEFORE: "(before its first scope)",
+}
+"""Names of places that are no scope."""
+BETWEEN_CALLS = "(between its calls)"
+"""The place of a driver that works in no scope."""
+_MOST_PATHS = 200
+_MOST_MOMENTS = 20_000
+"""Calls that are played again for a what-if, over all its steps."""
+
+
+class Loop:
+    """The loop of a run: its steps that count.
+
+    All shares are of the whole loop: from the first step's beginning to the last one's end.
+
+    Args:
+        run: the run, with at least one step that counts.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.usual = run.usual
+        self.durations = np.array([run.steps[step].duration for step in self.usual], float)
+        self.median = float(np.median(self.durations))
+        self.mean = float(self.durations.mean())
+        self.gaps = _gaps(run)
+        in_a_row = np.split(self.usual, np.flatnonzero(np.diff(self.usual) != 1) + 1)
+        rows: list[Window] = [(int(row[0]), int(row[-1])) for row in in_a_row]
+        # steps of ranks that do not wait for each other overlap
+        self.loop = float(sum(run.steps[last].end - run.steps[first].start for first, last in rows))
+        self.in_steps = 1 - float((self.gaps[1] - self.gaps[0]).sum()) / self.loop
+        self.graph = Graph(run)
+        self._paths: dict[int, list[Stretch]] = {}
+        self.sampled = _spread(self.usual, _MOST_PATHS)
+        spans = sum(len(process.ledger.spans) for process in run.processes)
+        most = max(3, _MOST_MOMENTS * len(run.steps) // max(1, spans))
+        self._all_replayed = len(self.usual) <= most
+        self.windows = rows if self._all_replayed else _cut(rows, most)
+        self.replayed = [step for first, last in self.windows for step in range(first, last + 1)]
+
+    def name(self, place: int, process: int | None = None) -> str:
+        """The name of a place, as people read it; `OUTSIDE` of a driver may have another one."""
+        if place == OUTSIDE and process == self.run.driver and self.graph.driver_works:
+            return BETWEEN_CALLS
+        return NAMES[place] if place in NAMES else self.run.places[place].name
+
+    # The critical path
+
+    def stretches(self, position: int) -> list[Stretch]:
+        """The critical path of a step, given its position in `Run.steps`, by time."""
+        if position not in self._paths:
+            self._paths[position] = self.graph.path(position)
+        return self._paths[position]
+
+    @functools.cached_property
+    def shares(self) -> dict[tuple[int, int, Kind], Floats]:
+        """What each part of the paths had of the steps that were looked at, to their mean."""
+        shares: dict[tuple[int, int, Kind], Floats] = {}
+        length = sum(self.run.steps[step].duration for step in self.sampled) / len(self.sampled)
+        length = max(1.0, length)
+        for row, position in enumerate(self.sampled):
+            for part in self.stretches(position):
+                key = part.process, part.place, part.kind
+                if key not in shares:
+                    shares[key] = np.zeros(len(self.sampled))
+                shares[key][row] += part.duration / length
+        return shares
+
+    def is_open(self, part: tuple[int, int, Kind]) -> bool:
+        """Whether it is not known what a part of a path is: that of a process, at a place."""
+        _, place, kind = part
+        hides = kind == "work" and place >= 0 and bool(self.run.may_wait[place])
+        return hides or kind in ("unexplained", "outside")
+
+    # What if
+
+    def saves(self, factors: Factors, steps: Sequence[int] | None = None) -> float:
+        """The share of the run that is saved if times are multiplied.
+
+        Args:
+            factors: by what, for each step.
+            steps: the positions of those in which they are; ``None``: of all.
+        """
+        windows, of_all = self.windows, 1.0
+        if steps is not None and not self._all_replayed:
+            windows = [(step, step) for step in _spread(steps, len(self.replayed))]
+            of_all = sum(self.run.steps[step].duration for step in steps) / self.loop
+        elif steps is not None:
+            factors = _only(steps, factors)
+        before = sum(self.graph.plan(window).usual for window in windows)
+        after = sum(self.graph.replay(window, factors) for window in windows)
+        return (1 - after / before) * of_all if before else 0.0
+
+    def in_halves(self, saves: float, factors: Factors) -> tuple[float, float]:
+        """What a saving is in each half of the run."""
+        first = self.saves(_only(self.usual[: len(self.usual) // 2], factors))
+        return first, saves - first
+
+
+def _gaps(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """From when to when no step was, after each that counts before another one that does."""
+    usual = np.array(run.usual, np.int64)
+    before = usual[:-1][np.diff(usual) == 1]
+    starts = np.array([run.steps[position].end for position in before], np.int64)
+    ends = np.array([run.steps[position + 1].start for position in before], np.int64)
+    return starts, np.maximum(starts, ends)
+
+
+def _only(steps: Iterable[int], factors: Factors) -> Factors:
+    """Factors in some steps, and none in the others."""
+    chosen = frozenset(steps)
+    return lambda step: factors(step) if step in chosen else {}
+
+
+def _cut(rows: Iterable[Window], most: int) -> list[Window]:
+    """Some parts of rows of steps, evenly spread, with so many steps in all."""
+    length = max(1, most // 4)
+    parts = [
+        (first, min(first + length - 1, end))
+        for begin, end in rows
+        for first in range(begin, end + 1, length)
+    ]
+    return [parts[number] for number in _spread(range(len(parts)), max(3, most // length))]
+
+
+def _spread(positions: Sequence[int], most: int) -> list[int]:
+    """At most so many of the positions, evenly spread."""
+    if len(positions) <= most:
+        return list(positions)
+    return [positions[number * len(positions) // most] for number in range(most)]

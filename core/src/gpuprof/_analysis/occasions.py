@@ -1,0 +1,201 @@
+"""Steps that take longer for one reason: what only few of them or few ranks have, and pauses."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuprof._analysis import stragglers
+from gpuprof._analysis.loop import Loop
+from gpuprof._analysis.waits import DATA
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_SLOW = 1.5
+"""How many times the median a step must take to be slow."""
+_OF_A_SLOW_STEP = 0.6
+"""Of what a slow step takes longer, what one place must have to be its reason."""
+_ALIKE = 0.8
+"""Of what one rank takes longer in a slow step, from which another one takes as much longer."""
+_STANDS_OUT = 3.0
+"""How many times what the next rank's pauses cost."""
+_MOST_SLOW = 200
+_REGULAR = 0.8
+"""Of the steps between two occasions, how many must be alike for a period."""
+
+
+@attrs.frozen(eq=False)
+class Occasion:
+    """Steps that take longer for one reason.
+
+    Args:
+        rows: positions in `Loop.usual`.
+        processes: whose; the one with most of it first.
+        places: where; those inside the first one.
+        cost: nanoseconds in all of them.
+        more: of a pause, nanoseconds above its usual time, by step; ``None`` where the place is in
+            these steps only.
+    """
+
+    rows: list[int]
+    processes: list[int]
+    places: list[int]
+    cost: float
+    more: Floats | None = None
+
+    def is_usual(self, record: Loop) -> bool:
+        """Whether it is in most steps."""
+        return 2 * len(self.rows) > len(record.usual)
+
+    def is_kind(self, record: Loop) -> bool:
+        """Whether it is a kind of step, such as an evaluation: most ranks of a group have it."""
+        run = record.run
+        group = run.processes[self.processes[0]].group
+        ranks = {process.name for process in run.groups.get(group, [])}
+        there = {run.processes[number].name for number in self.processes}
+        return len(ranks) > 1 and 2 * len(ranks & there) > len(ranks)
+
+    def numbers(self, record: Loop) -> list[int]:
+        """The numbers of its steps."""
+        return [record.run.steps[record.usual[row]].number for row in self.rows]
+
+    def period(self, record: Loop) -> int | None:
+        """After how many steps it comes again, if that is nearly always the same."""
+        apart = np.diff(self.numbers(record))
+        if len(apart) < 2:
+            return None
+        usual = int(np.median(apart))
+        return usual if usual > 1 and (apart == usual).mean() >= _REGULAR else None
+
+
+class Occasions:
+    """The occasions of a record.
+
+    Args:
+        record: the record.
+    """
+
+    def __init__(self, record: Loop) -> None:
+        self._record = record
+        rows, processes, places, own = _worked(record)
+        self._worked = rows, processes, places, own
+        self.rare = self._rare()
+        """What is in at most half of the steps, or of the ranks, such as a checkpoint."""
+        # an occasion in most steps explains none of them
+        seen = {row for each in self.rare if not each.is_usual(record) for row in each.rows}
+        self.pauses = self._paused(seen)
+        """The most expensive first."""
+
+    def _rare(self) -> list[Occasion]:
+        run, (rows, processes, places, own) = self._record.run, self._worked
+        size, steps = len(run.places), len(self._record.usual)
+        there = np.zeros((size, steps), bool)
+        there[places, rows] = True
+        counts = there.sum(axis=1)
+        rare = (counts >= 2) & (2 * counts <= steps) | self._of_few()
+        top = np.arange(size)
+        for number, place in enumerate(run.places):  # a parent stands before its children
+            if rare[number] and place.parent >= 0 and rare[place.parent]:
+                top[number] = top[place.parent]
+        occasions = []
+        for place in np.flatnonzero(rare & (top == np.arange(size))).tolist():
+            mine = top[places] == place
+            sums = np.zeros((steps, len(run.processes)))
+            np.add.at(sums, (rows[mine], processes[mine]), own[mine])
+            who = sums.sum(axis=0)
+            occasions.append(
+                Occasion(
+                    np.flatnonzero(sums.any(axis=1)).tolist(),
+                    np.argsort(-who, kind="stable")[: np.count_nonzero(who)].tolist(),
+                    np.flatnonzero(top == place).tolist(),
+                    float(sums.max(axis=1).sum()),
+                )
+            )
+        return occasions
+
+    def _of_few(self) -> NDArray[np.bool_]:
+        """The places that at most half of the ranks of a group have, and all the others wait."""
+        record, (_, processes, places, _) = self._record, self._worked
+        run, size = record.run, len(record.run.processes)
+        there, steps = np.unique(places * size + processes, return_counts=True)
+        there = there[2 * steps > len(record.usual)]
+        few = np.zeros(len(run.places), bool)
+        for name in run.groups:
+            group = list(chain.from_iterable(stragglers.members(run, name).values()))
+            if len(group) < 2:
+                continue
+            numbers = np.array([process.number for process in group])
+            mine = np.isin(there % size, numbers)
+            counts = np.bincount(there[mine] // size, minlength=len(few))
+            work = run.work(group)[record.usual]
+            for place in np.flatnonzero((counts > 0) & (2 * counts <= len(group))).tolist():
+                has = np.isin(numbers, there[mine & (there // size == place)] % size)
+                gain = (work[:, has].max(axis=1) - work[:, ~has].max(axis=1)).clip(0).mean()
+                few[place] = gain >= stragglers.LEAST_SHARE * record.mean
+        return few
+
+    def _paused(self, seen: set[int]) -> list[Occasion]:
+        """Steps that take much longer than most, by the place of a process that made them so.
+
+        Args:
+            seen: steps that are explained already.
+        """
+        record, (rows, processes, places, own) = self._record, self._worked
+        durations, run = record.durations, record.run
+        if len(durations) < stragglers.LEAST_STEPS or not run.places:
+            return []
+        spread = 1.4826 * float(np.median(np.abs(durations - record.median)))
+        slow = durations > max(_SLOW * record.median, record.median + 5 * spread)
+        codes = processes * len(run.places) + places
+        size = len(run.processes) * len(run.places)
+        usually = np.bincount(codes[~slow[rows]], own[~slow[rows]], size) / max(1, (~slow).sum())
+        paused: dict[int, Floats] = {}
+        longest = np.argsort(-durations, kind="stable")[:_MOST_SLOW]
+        for row in (row for row in longest.tolist() if slow[row] and row not in seen):
+            there = rows == row
+            more = np.bincount(codes[there], own[there], size) - usually
+            most = int(more.argmax())
+            # where others take longer by as much, all may wait unseen for one of them
+            alike = more[most % len(run.places) :: len(run.places)] > _ALIKE * more[most]
+            if alike.sum() == 1 and more[most] >= _OF_A_SLOW_STEP * (
+                durations[row] - record.median
+            ):
+                at = paused.setdefault(most, np.zeros(len(run.steps)))
+                at[record.usual[row]] = more[most]
+        occasions = []
+        for code, more in paused.items():
+            process, place = divmod(code, len(run.places))
+            steps = np.flatnonzero(more[record.usual]).tolist()
+            occasions.append(Occasion(steps, [process], [place], float(more.sum()), more))
+        return _that_stand_out(sorted(occasions, key=lambda each: -each.cost))
+
+
+def _that_stand_out(occasions: list[Occasion]) -> list[Occasion]:
+    """Any rank of a busy machine pauses: one or two must pause for much longer than the next."""
+    costs = [*(each.cost for each in occasions), 0.0]
+    sizes = range(1, min(2, len(occasions)) + 1)
+    few = [size for size in sizes if costs[size - 1] >= _STANDS_OUT * costs[size]]
+    return occasions[: max(few, default=0)]
+
+
+def _worked(record: Loop) -> tuple[Integers, Integers, Integers, Floats]:
+    """The rows of `Run.sums` with work: row of `usual`, process, place, nanoseconds."""
+    run = record.run
+    places = run.sums["place"].astype(np.int64)
+    usual = np.zeros(len(run.steps), bool)
+    usual[record.usual] = True
+    data = np.array([place.waits_for == DATA for place in run.places] or [False], bool)
+    own = run.sums["own"] - np.where(data[places], 0.0, run.sums["waiting"])
+    work = (own > 0) & ~run.may_wait[places] & usual[run.sums["step"]]
+    if run.driver is not None and record.graph.blind:
+        work &= run.sums["process"] != run.driver
+    return (
+        np.searchsorted(record.usual, run.sums["step"][work]),
+        run.sums["process"][work].astype(np.int64),
+        places[work],
+        own[work],
+    )

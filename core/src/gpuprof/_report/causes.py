@@ -1,0 +1,335 @@
+"""The words of each cause: what it is, what to do, and what it is worth."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+
+import attrs
+
+from gpuprof._analysis.causes import Finding, Name
+from gpuprof._analysis.loop import BETWEEN_CALLS
+from gpuprof._analysis.summary import Promise
+from gpuprof._artifacts.early_ends import listed
+from gpuprof._report.words import all_of, duration, ordinal, percentage
+
+_LARGEST_RATIO = 10
+"""More says nothing but that the others take no time there."""
+_LEAST_WAITED = 0.3
+"""Of what a rank is slower by, from which it is said that the others waited."""
+
+
+@attrs.frozen
+class Words:
+    """A cause in words.
+
+    Args:
+        says: what it is.
+        action: what to do.
+    """
+
+    says: str
+    action: str
+
+
+def words(finding: Finding) -> Words:
+    """What a finding says."""
+    of_cause = _WORDS[finding.cause](finding)
+    says = of_cause.says
+    their = "their" if len(finding.workers) > 1 else "its"
+    if finding.others_waited > _LEAST_WAITED * finding.seconds:
+        waited = duration(finding.others_waited)
+        says += f" The others of {their} group waited {waited} a step meanwhile."
+    if finding.profiled and finding.cause != "imbalance":
+        says += (
+            f" {all_of(finding.workers)} had a profiler and others of the group had none, which "
+            "may be the reason: profile them all, or none, to tell."
+        )
+    return attrs.evolve(of_cause, says=says)
+
+
+def what_if(cause: Finding | Promise) -> str:
+    """What a run would take without a cause, as a sentence says it."""
+    several = len(cause.workers) > 1
+    without = "without {worker} in {scope}"
+    if cause.scope == BETWEEN_CALLS:
+        without = "without what {worker} does between its calls"
+    condition = _IF.get(cause.cause, without).format(
+        worker=cause.worker,
+        workers=all_of(cause.workers),
+        their="their" if several else "its",
+        server=cause.group if several else cause.worker,
+        group=cause.group,
+        scope=cause.scope,
+    )
+    at_most = "" if cause.cause in _IF else " at most"
+    return f"{condition}, the run would take {percentage(cause.saves or 0.0)} less{at_most}"
+
+
+def config(finding: Finding, rounds: bool) -> str:
+    """Variables that set a configuration's keys for a run that captures a cause.
+
+    Args:
+        rounds: whether a step is a round of the driver's calls, and so not known while a job runs.
+    """
+    facts = finding.facts
+    if not facts.steps:
+        return ""
+    keys: dict[str, Iterable[object]] = {"worker_groups": [finding.group], "ranks": facts.ranks}
+    if finding.cause == "node":
+        keys = {"nodes": [finding.worker]}
+    if not rounds:
+        keys["steps"] = facts.steps
+    values = {name: ",".join(map(str, each)) for name, each in keys.items()}
+    return " ".join(f"GPUPROF_{name.upper()}={shlex.quote(each)}" for name, each in values.items())
+
+
+def _rank(finding: Finding) -> Words:
+    who, several = all_of(finding.workers), len(finding.workers) > 1
+    is_ = "may be" if finding.grade == "hint" else "are" if several else "is"
+    says = (
+        f"{who} {is_} slow in {finding.scope}: {_times(finding)}{duration(finding.seconds)} more "
+        f"a step; slowest in {finding.steps} of {finding.of} steps."
+    )
+    if several:
+        says += " One of them alone is worth less: the others take as long."
+    if finding.facts.node:
+        says += f" It or its node, {finding.facts.node}: nothing else there can be compared."
+    return Words(says, f"Capture {who} and another rank, and compare them.")
+
+
+def _node(finding: Finding) -> Words:
+    node, are = finding.worker, "may be" if finding.grade == "hint" else "are"
+    return Words(
+        f"All {finding.facts.processes} workers on node {node} {are} slower than those elsewhere, "
+        f"most of all {finding.group} in {finding.scope}: {_times(finding)}"
+        f"{duration(finding.seconds)} a step.",
+        f"Compare node {node} with another one: other jobs, clocks and temperatures, "
+        "`gpuprof doctor` on both.",
+    )
+
+
+def _late_start(finding: Finding) -> Words:
+    who = all_of(finding.workers)
+    return Words(
+        f"{who} {_does(finding, 'begin')} its first scope {duration(finding.seconds)} a step later "
+        f"than the others of its group, and was the last in {finding.steps} of {finding.of} steps.",
+        f"See what {who} does before, or why its caller calls it so late.",
+    )
+
+
+def _drift(finding: Finding) -> Words:
+    who, (first, last) = all_of(finding.workers), finding.facts.grew
+    slope = (last - first) / (0.75 * finding.of)
+    return Words(
+        f"{who} {_does(finding, 'get')} slower in {finding.scope}: {duration(first)} in the first "
+        f"quarter of the steps and {duration(last)} in the last, {duration(slope)} more with each "
+        f"step; {duration(finding.seconds)} a step more than the others' median.",
+        f"Look for what grows in {who}: a list, a cache, a file, or memory in use.",
+    )
+
+
+def _pauses(finding: Finding) -> Words:
+    if finding.facts.at:
+        return _slow_steps(finding)
+    who = all_of(finding.workers)
+    return Words(
+        f"{who} {_does(finding, 'pause')} in {finding.scope}: of {finding.of} steps with a pause "
+        f"{finding.steps} are its own, {duration(finding.seconds)} a step on average.",
+        "Look for checkpoints, or other processes on its cores. It is not Python's garbage "
+        "collector: the ledger has its pauses.",
+    )
+
+
+def _slow_steps(finding: Finding) -> Words:
+    """Pauses, by the steps that they make slow."""
+    if len(finding.facts.at) == 1:
+        return _once(finding)
+    at = listed([str(number) for number in finding.facts.at])
+    return Words(
+        f"{_who(finding)} pauses in {finding.scope}: {_each(finding)} longer than usually in "
+        f"{finding.steps} of {finding.of} steps ({at}), {_in_all(finding)}.{_chance(finding)}",
+        "Look for other processes on its cores, its storage, or its network.",
+    )
+
+
+def _once(finding: Finding) -> Words:
+    return Words(
+        f"Step {finding.facts.at[0]} took {duration(finding.facts.took)}, once: {_who(finding)} "
+        f"was {duration(finding.seconds)} longer than usually in {finding.scope}, "
+        f"{percentage(finding.share)} of the run.",
+        "Once is no pattern: look again if it comes back.",
+    )
+
+
+def _recurring(finding: Finding) -> Words:
+    every, longer = finding.facts.every, "" if finding.facts.rare else " longer than usually"
+    when = f"every {ordinal(every)} step" if every else f"in {finding.steps} of {finding.of} steps"
+    return Words(
+        f"{_who(finding)} is {_each(finding)}{longer} in {finding.scope} {when}: "
+        f"{_in_all(finding)}.{_chance(finding)}",
+        _LESS_OFTEN,
+    )
+
+
+def _only_this_rank(finding: Finding) -> Words:
+    return Words(
+        f"Only {_who(finding)} is in {finding.scope}, {_each(finding)} a step, while the others "
+        f"wait: {_in_all(finding)}.{_chance(finding)}",
+        _LESS_OFTEN,
+    )
+
+
+def _garbage_collection(finding: Finding) -> Words:
+    who, several = finding.worker, len(finding.workers) > 1
+    if finding.ratio is not None:
+        says = (
+            f"The garbage collector stops {all_of(finding.workers)} in {finding.scope}: "
+            f"{duration(finding.seconds)} a step more than the others of its group."
+        )
+    else:
+        others = f" and {finding.facts.processes - 1} more" if several else ""
+        where = f"{who} in" if several else "in"
+        says = (
+            f"The garbage collector stops {who}{others} for {duration(finding.seconds)} a step, "
+            f"most of it {where} {finding.scope}."
+        )
+    return Words(
+        says,
+        "Call gc.freeze() once all is set up, and collect between steps: gc.disable(), and "
+        "gc.collect() in all ranks at the same steps.",
+    )
+
+
+def _imbalance(finding: Finding) -> Words:
+    group, scope, facts = finding.group, finding.scope, finding.facts
+    if not finding.workers:
+        return Words(
+            f"{group} may not be balanced in {scope}: the slowest rank takes "
+            f"{duration(finding.seconds)} longer than the mean, and it is another one in nearly "
+            f"each step: {facts.turns} of {facts.processes} ranks were it.",
+            "Spread the work of a step evenly: by its size, not by its number.",
+        )
+    node = f", or their node, {facts.node}, is slow" if facts.node else ""
+    return Words(
+        f"{listed(finding.workers)} take {duration(finding.seconds)} a step longer than the others "
+        f"of {group} in {scope}. Either that is their part of the job, which may not be balanced, "
+        f"or some of them are slow{node}.",
+        "If they have more to do than the others, spread the work evenly; if not, capture one of "
+        "them and one of the others, and compare them.",
+    )
+
+
+def _driver(finding: Finding) -> Words:
+    where, which = f"in {finding.scope}", ""
+    if finding.scope == BETWEEN_CALLS:
+        where = "between its calls"
+        which = ' gpuprof.timer("…") around a part of its code shows what that part takes.'
+    return Words(
+        f"The driver works {duration(finding.seconds)} a step by itself, most of it {where}, while "
+        "the workers wait for it.",
+        f"Move it into a worker, or start the next calls before it.{which}",
+    )
+
+
+def _data(finding: Finding) -> Words:
+    return Words(
+        f"{_who(finding)} waits {duration(finding.seconds)} a step for data in {finding.scope}.",
+        "Use more loader processes (num_workers, prefetch_factor), a faster disk, or prepare the "
+        "data before.",
+    )
+
+
+def _synchronisation(finding: Finding) -> Words:
+    return Words(
+        f"Synchronisation takes {duration(finding.seconds)} a step, most of it {_who(finding)} in "
+        f"{finding.scope}.",
+        "Send less (only what changed, lower precision), send all at once, or overlap it with the "
+        "next step's work.",
+    )
+
+
+def _server(finding: Finding) -> Words:
+    bounds = "bounds" if finding.grade == "named" else "may bound"
+    share, seconds = finding.facts.queued
+    return Words(
+        f"{_who(finding)} {bounds} the run: calls of {finding.scope} wait {percentage(share)} of "
+        f"their time in its queue, {duration(seconds)} each.",
+        "Make a call cheaper, let one call serve several requests, or add workers to "
+        f"{finding.group}.",
+    )
+
+
+def _between_steps(finding: Finding) -> Words:
+    inside, whose = finding.facts.inside, finding.worker if finding.workers else "the ranks"
+    where = f", most of it {finding.worker} in {inside}" if inside else ""
+    return Words(
+        f"{percentage(finding.share)} of the run lies between steps: {duration(finding.seconds)} "
+        f"after each{where}.",
+        "Move it into a worker, or let it run while the next step does."
+        if inside
+        else f'See what {whose} do there: put it into gpuprof.timer("…").',
+    )
+
+
+def _times(finding: Finding) -> str:
+    small = finding.ratio is not None and finding.ratio <= _LARGEST_RATIO
+    return f"{finding.ratio:.2f} times the others' median, " if small else ""
+
+
+def _does(finding: Finding, verb: str) -> str:
+    if finding.grade == "hint":
+        return f"may {verb}"
+    return verb if len(finding.workers) > 1 else f"{verb}s"
+
+
+def _who(finding: Finding) -> str:
+    if finding.facts.processes == 1:
+        return finding.worker
+    return f"{finding.group} ({finding.facts.processes} workers)"
+
+
+def _each(finding: Finding) -> str:
+    """How long it is in each of its steps."""
+    return duration(finding.seconds * finding.of / finding.steps)
+
+
+def _in_all(finding: Finding) -> str:
+    total = duration(finding.seconds * finding.of)
+    return f"{total} in all, {percentage(finding.share)} of the run"
+
+
+def _chance(finding: Finding) -> str:
+    return " It may be chance." if finding.grade == "hint" else ""
+
+
+_AS_FAST = "if {workers} were as fast as {their} group's median"
+_IF: Mapping[Name, str] = {
+    "rank": _AS_FAST,
+    "drift": _AS_FAST,
+    "node": "if node {worker} were as fast as the others",
+    "late start": "if {worker} began with the others",
+    "pauses": "without the pauses of {workers}",
+    "garbage collection": "without the garbage collector in {worker}",
+    "imbalance": "if {group} were balanced in {scope}",
+    "server": "if calls of {server} took half the time",
+}
+"""Without what a run would take less; the other causes are without what takes the time."""
+_LESS_OFTEN = "Do it less often, or while the next step runs; or let all ranks share it."
+_WORDS: Mapping[Name, Callable[[Finding], Words]] = {
+    "rank": _rank,
+    "node": _node,
+    "late start": _late_start,
+    "drift": _drift,
+    "pauses": _pauses,
+    "once": _once,
+    "recurring": _recurring,
+    "only this rank": _only_this_rank,
+    "garbage collection": _garbage_collection,
+    "imbalance": _imbalance,
+    "driver": _driver,
+    "data": _data,
+    "synchronisation": _synchronisation,
+    "server": _server,
+    "between steps": _between_steps,
+}
