@@ -40,7 +40,7 @@ _MUCH_SLOWER = 1.5
 """How many times the median the slowest step must take to have its path printed."""
 _LEAST_SHARE = 0.005
 """Of a step, the shortest part of its path that has a row: the others would have 0 %."""
-_LARGE = 2**20
+_LARGE_TRANSFER = 2**20
 """Bytes a step, from which a scope that moves them has a line."""
 _LEAST_BOUND = 0.1
 """Of a path, from which a group is among those that bound a step."""
@@ -371,7 +371,7 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
     lines += [
         f"{each.scope} in {each.group}: {size_text(round(each.bytes))} a step."
         for each in answer.scopes
-        if each.bytes is not None and each.bytes >= _LARGE
+        if each.bytes is not None and each.bytes >= _LARGE_TRANSFER
     ]
     if answer.uncounted:
         verb = "is" if len(answer.uncounted) == 1 else "are"
