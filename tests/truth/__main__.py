@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import click
 
-from truth import page
+from truth import adversary, page
 from truth.jobs import drawn
 from truth.scoring import explained, judged, outcome, tables
 
@@ -29,7 +29,12 @@ def main() -> None:
     parser.add_argument("--job", type=int, metavar="N", help="print only what is known of job N")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="write the ledgers of this job")
     parser.add_argument("--fresh", action="store_true", help="jobs of tests/truth/fresh.py only")
+    parser.add_argument("--adversary", type=float, metavar="MINUTES", help="search for so long for "
+                        "jobs whose answers are wrong, and print the worst")  # fmt: skip
     given = parser.parse_args()
+    if given.adversary:
+        adversary.search(given.adversary, given.seed)
+        return
     if given.fresh and given.page:
         parser.error("the page is about the usual jobs: --page without --fresh")
     if given.job is not None:

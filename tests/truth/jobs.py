@@ -160,9 +160,9 @@ def drawn(seed: int, number: int, without_cause: int = 0, fresh: bool = False) -
         retries=mechanism == "retries",
     )
     count = int(random.choice([0, 1, 2, 3], p=[0.2, 0.65, 0.1, 0.05]))
-    kinds = random.permutation([kind for kind in about.kinds if _fits(kind, about, machine)])
+    kinds = random.permutation([kind for kind in about.kinds if fits(kind, about, machine)])
     planted = tuple(str(kind) for kind in kinds[:count])
-    causes = [cause for kind in planted for cause in _causes(kind, about, machine, random)]
+    causes = [cause for kind in planted for cause in causes_of(kind, about, machine, random)]
     record = str(random.choice(RECORDS, p=[0.8, 0.1, 0.1]))
     name = f"{seed}:{number}"
     if without_cause:
@@ -171,7 +171,8 @@ def drawn(seed: int, number: int, without_cause: int = 0, fresh: bool = False) -
     return Job(name, topology, machine, planted, tuple(causes[:3]), mechanism, record)
 
 
-def _fits(kind: str, about: Topology, machine: Machine) -> bool:
+def fits(kind: str, about: Topology, machine: Machine) -> bool:
+    """Whether a job is large enough for a kind of cause."""
     group = next(iter(about.places))
     return {
         UNEVEN: machine.groups[group] >= 4,
@@ -180,9 +181,10 @@ def _fits(kind: str, about: Topology, machine: Machine) -> bool:
     }.get(kind, True)
 
 
-def _causes(
+def causes_of(
     kind: str, about: Topology, machine: Machine, random: np.random.Generator
 ) -> list[Cause]:
+    """A cause of this kind, or two that are equal but for their ranks."""
     group = str(random.choice(list(about.places)))
     scope = str(random.choice(about.places[group]))
     ranks = machine.groups[group]
