@@ -124,6 +124,10 @@ class MadeLedger:
             ),
         )
 
+    def processor(self, rows: Iterable[tuple[int, int]]) -> None:
+        """Add how long the main thread had waited for a processor: time, waited."""
+        self._add("proc", b"".join(written.PROCESSOR.pack(*row) for row in rows))
+
     def clock(self, monotonic: int, wall: int) -> None:
         """Add a reading of both clocks."""
         self._add("clck", written.CLOCK.pack(monotonic, wall, 100))

@@ -71,6 +71,10 @@ class Machine:
         distribution: of the work, from step to step and rank to rank.
         noise: what else the machine does.
         retries: whether work that takes too long is cancelled and begun again.
+        pace: by what everything takes longer in this run.
+
+    Attributes:
+        lost: by group, the milliseconds that each rank waits for a processor.
     """
 
     seed: int
@@ -80,7 +84,9 @@ class Machine:
     distribution: str = "fixed"
     noise: str = "idle"
     retries: bool = False
-    _known: dict[tuple[str, str, int], Floats] = attrs.field(factory=dict)
+    pace: float = 1.0
+    lost: dict[str, Floats] = attrs.field(factory=dict, init=False)
+    _known: dict[tuple[str, str, int], Floats] = attrs.field(factory=dict, init=False)
 
     def nodes(self, group: str) -> list[str]:
         """The node of each rank."""
@@ -98,11 +104,10 @@ class Machine:
             fast = noise.fast * normal(self.seed, f"{name}/fast", steps, ranks)
             struck = uniform(self.seed, f"{name}/struck", steps, ranks) < noise.often
             lost = -np.log(uniform(self.seed, f"{name}/lost", steps, ranks)) * noise.much
-            self._known[key] = (
-                milliseconds
-                * self._trend[:, None]
-                * (varied * np.exp(fast) * self._slowly(group) + struck * lost)
-            )
+            paced = milliseconds * self.pace * self._trend[:, None]
+            waited = paced * struck * lost
+            self.lost[group] = self.lost.get(group, 0) + waited.sum(axis=0)
+            self._known[key] = paced * varied * np.exp(fast) * self._slowly(group) + waited
         return self._known[key]
 
     def _distributed(self, drawn: Floats) -> Floats:
@@ -152,6 +157,7 @@ class Recorder:
         scale: int = 1,
         renamed: dict[str, Sequence[int]] | None = None,
     ) -> None:
+        self.machine = machine
         self.record = record
         self.scale = scale
         self.ledgers: dict[str, list[SimulatedLedger]] = {}
@@ -171,6 +177,11 @@ class Recorder:
 
     def write(self, directory: Path) -> Path:
         """Write all ledgers. Returns the directory."""
+        for group, ledgers in self.ledgers.items():
+            lost = self.machine.lost.get(group, np.zeros(len(ledgers))).tolist()
+            for ledger, waited in zip(ledgers, lost, strict=True):
+                last = max((end for *_, end in ledger.spans), default=0)
+                ledger.processor = [(0, 0), (last, self.nanoseconds(waited))]
         return write_run(directory, [ledger for group in self.ledgers.values() for ledger in group])
 
 

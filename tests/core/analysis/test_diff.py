@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,64 @@ def test_the_rank_that_costs_most_is_the_first_failure(runs: dict[str, Summary])
     """Before the group, whose mean of both ranks has changed by half as much."""
     failures = compared(runs["a"], runs["slow"], "actor/backward > 5%").checks[0].failures
     assert ["ActorGroup-1", ""] == [failure.worker for failure in failures]
+
+
+def test_a_slower_rank_is_named_without_a_condition(runs: dict[str, Summary]) -> None:
+    """With the scope in which it lost the time; its group's other rank is not."""
+    made = compared(runs["a"], runs["slow"])
+    assert [("ActorGroup-1", "actor/backward")] == [
+        (each.worker, each.scope) for each in made.slower_ranks
+    ]
+    assert "Slower rank: ActorGroup-1, most in actor/backward: 36" in text(made)
+
+
+@pytest.mark.parametrize("after", ["b", "faster"])
+def test_no_rank_is_slower_than_before(after: str, runs: dict[str, Summary]) -> None:
+    """Neither by chance, nor since the other one is faster."""
+    assert [] == compared(runs["a"], runs[after]).slower_ranks
+
+
+def test_what_could_be_found_is_said_before_what_was(runs: dict[str, Summary]) -> None:
+    """It depends on how much the runs vary, and not on how they differ."""
+    said = " ".join(text(compared(runs["a"], runs["b"])).split())
+    limits, verdict, _ = said.partition("A step takes")
+    assert verdict
+    assert re.search(r"nine times in ten: a step that is [\d.]+ % slower, and a rank", limits)
+
+
+def test_ranks_that_differ_little_from_run_to_run_show_smaller_changes(tmp_path: Path) -> None:
+    """Three runs in the baseline tell so, where one leaves it to an assumption."""
+    first, *more, after = (
+        summary_of(SimulatedJob(seed, spread=0.0, steps=40).write(tmp_path / str(seed)))
+        for seed in range(4)
+    )
+    one, three = (diff(side, [after]).finds_rank for side in ([first], [first, *more]))
+    assert one is not None
+    assert three is not None
+    assert three < one
+
+
+def waiting(directory: Path, share: float) -> Summary:
+    """A run whose ranks wait for a processor in so much of the time."""
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    for worker in ranks:
+        for step in range(40):
+            worker.step(step, 100 * step * MS, (100 * step + 95 + step % 3) * MS)
+            worker.span("work", 100 * step * MS, (100 * step + 80 + step % 3) * MS)
+        worker.processor = [(0, 7 * MS), (4000 * MS, (7 + int(4000 * share)) * MS)]
+    return summary_of(write_run(directory, ranks))
+
+
+def test_a_busy_machine_is_said_with_what_it_hides(tmp_path: Path) -> None:
+    """On an idle one a fifth of the change would be found."""
+    idle, busy = (waiting(tmp_path / name, share) for name, share in (("i", 0.0), ("b", 0.25)))
+    assert (0.0, 0.25) == (idle.waited, busy.waited)
+    quiet, loud = compared(idle, idle), compared(idle, busy)
+    assert quiet.step.finds < 1.08 < 1.4 < loud.step.finds
+    assert "busy" not in text(quiet)
+    assert "workers waited for a processor 25 % of the time in B (b)" in " ".join(
+        text(loud).split()
+    )
 
 
 def test_json_says_what_failed(runs: dict[str, Summary]) -> None:

@@ -727,6 +727,20 @@ with gpuprof.timer("parent"):
     assert [0, 0] == [reader.read(path).damaged for path in find(recorder)]
 
 
+def test_a_ledger_says_how_long_the_process_waited_for_a_processor(
+    path: Path, begin: Begin
+) -> None:
+    """From its beginning to each write, as the kernel counts it."""
+    before = writer.run_queue_wait()
+    ledger = begin()
+    ledger.event("anything")
+    ledger.end()
+    waited = reader.read(path).processor["waited"].tolist()
+    assert len(waited) >= 2
+    in_order = [before, *waited, writer.run_queue_wait()]
+    assert sorted(in_order) == in_order
+
+
 def test_a_ledger_says_that_timing_was_off(path: Path) -> None:
     """Its steps are there, and a reader need not ask for scopes."""
     header = make_header("run", "A-0", "A", 0, "node", "1", "worker")

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from gpuprof._analysis.figures import RANKS_SPREAD, Change, Figure, compare
-from gpuprof._analysis.summary import Promise, Reports, Scope, Summary
+from gpuprof._analysis.summary import Group, Promise, Reports, Scope, Summary
 from gpuprof._artifacts.formats import Setup
 from gpuprof.errors import ConfigError
 
@@ -20,6 +20,12 @@ FEWEST = 30
 """Undisturbed steps that a run needs."""
 DEFAULT = "step > 5%"
 STEP = "step"
+_MATTERS = 0.1
+"""Share of a step from which a rank's work counts for what could be found."""
+_WORTH_NAMING = 0.01
+"""Share of a step by which a rank's work must have grown."""
+Ranked = Scope | Group
+"""What has figures of ranks."""
 _WHERE_FILES_GO = ("output_dir", "working_dir")
 _CONDITION = re.compile(r"\s*(?P<target>.+?)\s*>\s*(?P<bounds>[^>]+)")
 _BOUND = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>%|s|ms|us|µs)")
@@ -145,6 +151,28 @@ class GroupChange:
 
 
 @attrs.frozen
+class RankChange:
+    """How the work of a rank has changed.
+
+    Args:
+        scope: where; of a rank whose whole work has changed, where it has changed most.
+        change: of its seconds per step.
+        to_others: of its seconds to those of the other ranks in the same step.
+    """
+
+    group: str
+    worker: str
+    scope: str
+    change: Change
+    to_others: Change
+
+    @property
+    def certain(self) -> bool:
+        """Whether it has become slower, and not only the others faster, by more than chance."""
+        return self.to_others.low > 1 and self.change.ratio**2 >= self.to_others.ratio
+
+
+@attrs.frozen
 class Failure:
     """What a condition has found.
 
@@ -191,6 +219,9 @@ class Diff:
         gone: places that only the first has.
         groups: by name.
         checks: one for each condition.
+        slower_ranks: the one that costs most first.
+        finds_rank: the least ratio of a rank's work to the others' that would be told from chance
+            nine times in ten; ``None`` where no group has several ranks.
         unlike: sentences on ranks that not all runs have. Others do their work, so that no
             condition is judged.
         kept: what the first run was promised, and whether the second one is promised the same
@@ -206,6 +237,8 @@ class Diff:
     gone: list[tuple[str, str, float]]
     groups: list[GroupChange]
     checks: list[Check]
+    slower_ranks: list[RankChange]
+    finds_rank: float | None
     unlike: list[str]
     kept: tuple[Promise, bool] | None
 
@@ -223,7 +256,21 @@ class Diff:
             "before": [_about(each) for each in self.before],
             "after": [_about(each) for each in self.after],
             "differences": [attrs.asdict(each) for each in self.differences],
+            "finds": {
+                "step": _number(self.step.finds),
+                "rank": None if self.finds_rank is None else _number(self.finds_rank),
+            },
             "step": _numbers(self.step),
+            "slower_ranks": [
+                {
+                    "group": each.group,
+                    "worker": each.worker,
+                    "scope": each.scope,
+                    **_numbers(each.change),
+                    "to_others": _numbers(each.to_others),
+                }
+                for each in self.slower_ranks
+            ],
             "promised": {**attrs.asdict(self.kept[0]), "again": self.kept[1]}
             if self.kept
             else None,
@@ -269,6 +316,7 @@ def _about(run: Summary) -> dict[str, Any]:
         "steps": attrs.asdict(run.steps),
         "seconds": run.seconds.seconds,
         "effective_steps": run.seconds.effective,
+        "waited": run.waited,
         "setup": run.setup,
         "reports": attrs.asdict(run.reports) if run.reports else None,
         "profiling": run.overhead,
@@ -341,6 +389,7 @@ def diff(
                 only = sides[0] or sides[1]
                 cost = sum(each.seconds.seconds for each in only) / len(only)
                 (gone if sides[0] else new).append((group, path, cost))
+    ranks, least = _slower_ranks(before, after, step)
     return Diff(
         list(before),
         list(after),
@@ -353,6 +402,8 @@ def diff(
         []
         if unlike
         else [_check(condition, step, scopes, before, after) for condition in conditions],
+        ranks,
+        least,
         unlike,
         _kept(before, after),
     )
@@ -364,6 +415,53 @@ def _kept(before: Sequence[Summary], after: Sequence[Summary]) -> tuple[Promise,
         return None
     accused = [set(run.promise.workers) for run in after if run.promise]
     return promise, any(not names.isdisjoint(promise.workers) for names in accused)
+
+
+def _slower_ranks(
+    before: Sequence[Summary], after: Sequence[Summary], step: Change
+) -> tuple[list[RankChange], float | None]:
+    """The ranks that have become slower, and the least ratio of one's work that would show it.
+
+    Their whole work is looked at, and each of their innermost scopes.
+    """
+    works: list[tuple[str, str, list[Group], list[Group]]] = []
+    places: list[tuple[str, str, list[Scope], list[Scope]]] = []
+    for name in _common(before, after):
+        earlier, later = ([run.groups[name] for run in side] for side in (before, after))
+        works.append((name, "", earlier, later))
+        paths = earlier[0].scopes
+        for path in paths:
+            if all(path in group.scopes for group in (*earlier, *later)) and not any(
+                other.startswith(f"{path}/") for other in paths
+            ):
+                ours, theirs = ([group.scopes[path] for group in side] for side in (earlier, later))
+                places.append((name, path, ours, theirs))
+    of_work = list(_changed_ranks(works))
+    of_places = list(_changed_ranks(places))
+    least = [
+        each.to_others.finds for each in of_work if each.change.before >= _MATTERS * step.before
+    ]
+    costly = {}
+    for each in sorted(of_places, key=lambda each: each.change.seconds):
+        costly[each.worker] = each
+    slower: dict[str, RankChange] = {}
+    for each in (*of_work, *sorted(of_places, key=lambda each: -each.change.seconds)):
+        if each.certain and each.change.seconds >= _WORTH_NAMING * step.before:
+            scope = each.scope or (costly[each.worker].scope if each.worker in costly else "")
+            slower.setdefault(each.worker, attrs.evolve(each, scope=scope))
+    ordered = sorted(slower.values(), key=lambda each: -each.change.seconds)
+    return ordered, max(least, default=None)
+
+
+def _changed_ranks(
+    places: Sequence[tuple[str, str, Sequence[Ranked], Sequence[Ranked]]],
+) -> Iterator[RankChange]:
+    """The change of each rank that is compared with others, one of as many that are looked at."""
+    chances = sum(len(before[0].to_others) for *_, before, _ in places)
+    for group, scope, before, after in places:
+        for worker, change, to_others in _of_ranks(before, after, chances):
+            if to_others is not None:
+                yield RankChange(group, worker, scope, change, to_others)
 
 
 def _scope(group: str, path: str, sides: list[list[Scope]], step: Change) -> ScopeChange:
@@ -386,21 +484,29 @@ def _scope(group: str, path: str, sides: list[list[Scope]], step: Change) -> Sco
 
 
 def _of_ranks(
-    before: Sequence[Scope], after: Sequence[Scope]
+    before: Sequence[Ranked], after: Sequence[Ranked], chances: int = 0
 ) -> Iterator[tuple[str, Change, Change | None]]:
     """Of each rank that has the scope in all runs the change, and that to the others.
 
-    Each is one of so many that are looked at.
+    Args:
+        chances: how many are looked at; 0: those of these ranks.
     """
     both = [*before, *after]
     names = [name for name in before[0].ranks if all(_has_rank(name, each) for each in both)]
-    chances = _chances(len(names))
+    chances = chances or _chances(len(names))
+    to_others = {
+        name: [[each.to_others[name] for each in side] for side in (before, after)]
+        for name in names
+        if all(name in each.to_others for each in both)
+    }
+    # what ranks differ by from run to run is told by all of them
+    alike = list(to_others.values())
     for name in names:
         ours, theirs = ([each.ranks[name] for each in side] for side in (before, after))
         change = compare(ours, theirs, chances)
-        if all(name in each.to_others for each in both):
-            ours, theirs = ([each.to_others[name] for each in side] for side in (before, after))
-            yield name, change, compare(ours, theirs, chances, RANKS_SPREAD)
+        if name in to_others:
+            ours, theirs = to_others[name]
+            yield name, change, compare(ours, theirs, chances, RANKS_SPREAD, alike)
         else:
             yield name, change, None
 
@@ -410,7 +516,7 @@ def _chances(ranks: int) -> int:
     return 2 * ranks + 1
 
 
-def _has_rank(name: str, scope: Scope) -> bool:
+def _has_rank(name: str, scope: Ranked) -> bool:
     return name in scope.ranks and scope.ranks[name].seconds > 0
 
 

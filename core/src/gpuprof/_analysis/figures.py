@@ -2,7 +2,8 @@
 
 Steps that follow each other are alike, so that many steps tell less than as many independent ones
 would. And runs differ more than their steps do: another process on the node or another placement of
-ranks lasts for a whole run. Both widen an interval.
+ranks lasts for a whole run. So does a machine that has more to run than processors. All of these
+widen an interval.
 
 An interval of a block bootstrap alone is too narrow with few steps. At 40 steps a nominal 95 %
 covers 86 % at an autocorrelation of 0.6, and 50 % at 0.9. So the bootstrap's error is scaled to
@@ -14,7 +15,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import attrs
 import numpy as np
@@ -28,8 +30,12 @@ USUAL_SPREAD = 0.015
 """The standard deviation of equal runs, relative, as long as fewer than `MEASURED` are known."""
 RANKS_SPREAD = 0.01
 """The same of a rank's time to the other ranks'. What slows a whole run is not in it."""
+WAITED_SPREAD = 0.5
+"""The same of runs whose threads wait for a processor, to the share of time that they wait."""
 MEASURED = 3
 """From so many runs on their own spread counts."""
+_TAKEN = 0.9
+"""How often a change is to be found that counts as one that would be found."""
 _WORTH = 4.0
 """As many runs the usual spread is worth beside the measured one."""
 _DRAWS = 200
@@ -54,11 +60,13 @@ class Figure:
     effective: float
 
 
-def figure(values: Floats) -> Figure:
+def figure(values: Floats, waited: float = 0.0) -> Figure:
     """The typical time.
 
     Args:
         values: seconds of each step; 0 for one that does not have it.
+        waited: share of the time in which the threads waited for a processor: how much that takes
+            is another matter in each run.
     """
     found = values[values > 0]
     count, share = len(found), len(found) / max(1, len(values))
@@ -71,7 +79,7 @@ def figure(values: Floats) -> Figure:
     error = _bootstrap(logs, length) if count > 1 else 0.0
     error *= math.sqrt(_inflation(correlation, math.inf) / _inflation(correlation, length))
     # whether a step has it at all may be chance, too
-    error = math.hypot(error, math.sqrt((1 - share) / count))
+    error = math.hypot(error, math.sqrt((1 - share) / count), WAITED_SPREAD * waited)
     return Figure(median * share, error, count, count / _inflation(correlation, math.inf))
 
 
@@ -120,6 +128,7 @@ class Change:
         ratio: after to before; ``nan`` unless both have it.
         low: the lower end of the ratio's interval.
         high: the upper end.
+        finds: the least ratio that these runs would tell from chance nine times in ten.
     """
 
     before: float
@@ -127,6 +136,7 @@ class Change:
     ratio: float
     low: float
     high: float
+    finds: float = math.nan
 
     @property
     def seconds(self) -> float:
@@ -139,6 +149,7 @@ def compare(
     after: Sequence[Figure],
     chances: int = 1,
     usual: float = USUAL_SPREAD,
+    alike: Iterable[Sequence[Sequence[Figure]]] = (),
 ) -> Change:
     """Compare two sets of runs.
 
@@ -148,6 +159,7 @@ def compare(
         chances: how many figures are looked at, of which one that stands out decides. The interval
             is so much more cautious.
         usual: the standard deviation of equal runs, as long as it is not measured.
+        alike: both sides of other figures, whose equal runs differ as much.
     """
     sides = [[each for each in side if each.seconds > 0] for side in (before, after)]
     centres = [float(np.mean([math.log(f.seconds) for f in side])) for side in sides if side]
@@ -156,7 +168,7 @@ def compare(
         here = [math.exp(centres[0]) if side else 0.0 for side in sides] if centres else [0.0, 0.0]
         return Change(here[0], here[1], math.nan, math.nan, math.nan)
     within = [sum(each.error**2 for each in side) / len(side) ** 2 for side in sides]
-    spread, freedom = _spread(sides, usual)
+    spread, freedom = _spread([*(alike or [sides])], usual)
     between = spread * sum(1 / len(side) for side in sides)
     variance = sum(within) + between
     parts = [
@@ -168,21 +180,31 @@ def compare(
     known = sum(part**2 / degrees for part, degrees in parts)
     degrees = variance**2 / known if known else math.inf
     centre = centres[1] - centres[0]
-    half = student(1 - (1 - LEVEL) / 2 / chances, round(degrees, 1)) * math.sqrt(variance)
+    error = math.sqrt(variance)
+    half = student(1 - (1 - LEVEL) / 2 / chances, round(degrees, 1)) * error
     return Change(
-        typical[0], typical[1], math.exp(centre), math.exp(centre - half), math.exp(centre + half)
+        typical[0],
+        typical[1],
+        math.exp(centre),
+        math.exp(centre - half),
+        math.exp(centre + half),
+        math.exp(half + statistics.NormalDist().inv_cdf(_TAKEN) * error),
     )
 
 
-def _spread(sides: Sequence[Sequence[Figure]], usual: float) -> tuple[float, float]:
+def _spread(figures: Sequence[Sequence[Sequence[Figure]]], usual: float) -> tuple[float, float]:
     """The variance between equal runs beyond that within them, and its degrees of freedom.
 
     The usual one is worth some runs. From three runs on theirs counts with it, so that three runs
     that happen to agree do not promise that all do.
+
+    Args:
+        figures: both sides of each that differs as much between runs.
+        usual: a standard deviation.
     """
     total, worth = usual**2 * _WORTH, _WORTH
-    for side in sides:
-        if len(side) >= MEASURED:
+    for side in chain.from_iterable(figures):
+        if len(side) >= MEASURED and all(each.seconds > 0 for each in side):
             found = float(np.var([math.log(each.seconds) for each in side], ddof=1))
             inside = sum(each.error**2 for each in side) / len(side)
             total += max(0.0, found - inside) * (len(side) - 1)

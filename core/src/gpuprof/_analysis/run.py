@@ -576,6 +576,25 @@ def _sums(process: Process, first: Integers, last: Integers, parents: Integers) 
     return made
 
 
+def waited(process: Process, start: int, end: int) -> float | None:
+    """What share of some time a process's main thread waited for a processor, ready to run.
+
+    ``None`` if the ledger does not tell.
+    """
+    import numpy as np
+
+    rows = process.ledger.processor
+    times = rows["time"] + process.ledger.offset
+    if len(rows) < 2 or times[-1] <= times[0]:
+        return None
+    # it is noted once a second: a short run is in between
+    edges = np.clip([start, end], times[0], times[-1])
+    if edges[0] == edges[1]:
+        return None
+    first, last = np.interp(edges, times, rows["waited"])
+    return float(min(1.0, max(0.0, (last - first) / (edges[1] - edges[0]))))
+
+
 def collected(process: Process, begin: Integers, end: Integers) -> Floats:
     """For how many nanoseconds the garbage collector stopped a process between given times."""
     rows = process.ledger.collections

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -17,7 +17,15 @@ from gpuprof._analysis import reading
 from gpuprof._analysis.causes import Name
 from gpuprof._analysis.explain import explain
 from gpuprof._analysis.figures import Figure, figure
-from gpuprof._analysis.run import Process, Run, by_name, imbalance, of_others, of_ranks
+from gpuprof._analysis.run import (
+    Process,
+    Run,
+    by_name,
+    imbalance,
+    of_others,
+    of_ranks,
+    waited,
+)
 from gpuprof._artifacts import early_ends, formats, manifest, runs
 from gpuprof._artifacts.formats import LARGEST_MANIFEST, Setup
 from gpuprof._artifacts.receipt import count
@@ -78,6 +86,8 @@ class Group:
         imbalance: the most work of a rank to the mean of the ranks, in the median step; 1 if all
             work as much.
         scopes: by path.
+        ranks: the work of each of several, by worker.
+        to_others: of each its work in a step to the median of the others'; see `Scope`.
     """
 
     workers: list[str]
@@ -85,6 +95,8 @@ class Group:
     waits: Figure
     imbalance: float
     scopes: dict[str, Scope]
+    ranks: dict[str, Figure] = attrs.field(factory=dict)
+    to_others: dict[str, Figure] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -130,6 +142,8 @@ class Summary:
         problems: sentences on what cannot be read.
         ended_early: a sentence for workers that were killed or crashed.
         promise: ``None`` if no cause is named.
+        waited: share of these steps in which the workers' main threads waited for a processor, in
+            the mean; ``None`` if the ledgers do not tell.
     """
 
     run: str
@@ -142,6 +156,7 @@ class Summary:
     problems: list[str] = attrs.field(factory=list)
     ended_early: list[str] = attrs.field(factory=list)
     promise: Promise | None = None
+    waited: float | None = None
 
 
 @attrs.frozen
@@ -200,16 +215,34 @@ def summarise(run: Run) -> Summary:
     for process in run.processes:
         if process.role == "driver":
             members.setdefault(process.group, []).append(process)
+    starved = _starved(run, used)
+    share = float(np.mean(list(starved.values()))) if starved else None
+    lasted = np.array([run.steps[position].duration for position in used], float) / 1e9
     return Summary(
         run.name,
         None,
         steps,
-        _rounded(np.array([run.steps[position].duration for position in used], float) / 1e9),
-        {name: _group(run, processes, used) for name, processes in sorted(members.items())},
+        _rounded(lasted, share or 0.0),
+        {
+            name: _group(run, processes, used, starved)
+            for name, processes in sorted(members.items())
+        },
         problems=list(run.problems),
         ended_early=early_ends.sentences(run.ended_early),
         promise=_promise(run) if used else None,
+        waited=None if share is None else _round(share),
     )
+
+
+def _starved(run: Run, used: Sequence[int]) -> dict[str, float]:
+    """What share of these steps each worker waited for a processor, of those that tell."""
+    shares: dict[str, float] = {}
+    for process in run.processes if used else ():
+        if process.role == "worker":
+            share = waited(process, run.steps[used[0]].start, run.steps[used[-1]].end)
+            if share is not None:
+                shares[process.name] = max(share, shares.get(process.name, 0.0))
+    return shares
 
 
 def _promise(run: Run) -> Promise | None:
@@ -227,9 +260,13 @@ def _promise(run: Run) -> Promise | None:
     return None
 
 
-def _group(run: Run, processes: Sequence[Process], used: Sequence[int]) -> Group:
+def _group(
+    run: Run, processes: Sequence[Process], used: Sequence[int], starved: Mapping[str, float]
+) -> Group:
     workers = by_name(processes)
     names, ranks = list(workers), list(workers.values())
+    shares = [starved.get(name, 0.0) for name in names]
+    mean, several = sum(shares) / len(shares), len(names) > 1
     processes = list(chain.from_iterable(ranks))
     numbers = [process.number for process in processes]
     rows = run.sums[np.isin(run.sums["process"], numbers)]
@@ -246,35 +283,39 @@ def _group(run: Run, processes: Sequence[Process], used: Sequence[int]) -> Group
         if not seconds.any():
             continue
         calls = of_ranks(run.matrix("calls", number, processes)[used], ranks)
-        waits, several = bool(run.waiting_places[number]), len(names) > 1
+        waits = bool(run.waiting_places[number])
         scopes[run.places[number].path] = Scope(
             waits,
             _round(float(calls.mean())),
-            _rounded(seconds.mean(axis=1)),
-            dict(zip(names, map(_rounded, seconds.T), strict=True)) if several else {},
-            dict(_to_others(names, seconds)) if several and not waits else {},
+            _rounded(seconds.mean(axis=1), mean),
+            dict(zip(names, map(_rounded, seconds.T, shares), strict=True)) if several else {},
+            dict(_to_others(names, seconds, shares)) if several and not waits else {},
         )
     return Group(
         names,
-        _rounded(work.mean(axis=1)),
-        _rounded(of_ranks(waiting[np.ix_(used, numbers)], ranks).mean(axis=1) / 1e9),
+        _rounded(work.mean(axis=1), mean),
+        _rounded(of_ranks(waiting[np.ix_(used, numbers)], ranks).mean(axis=1) / 1e9, mean),
         _round(imbalance(work, of_ranks(run.lengths[np.ix_(used, numbers)], ranks) > 0)),
         scopes,
+        dict(zip(names, map(_rounded, work.T, shares), strict=True)) if several else {},
+        dict(_to_others(names, work, shares)) if several else {},
     )
 
 
-def _to_others(names: Sequence[str], seconds: Floats) -> Iterator[tuple[str, Figure]]:
+def _to_others(
+    names: Sequence[str], seconds: Floats, shares: Sequence[float]
+) -> Iterator[tuple[str, Figure]]:
     """The figure of each rank's time to the others', of the steps in which both have the scope."""
     others = of_others(seconds)
     for column, name in enumerate(names):
         both = (seconds[:, column] > 0) & (others[:, column] > 0)
         if both.any():
-            yield name, _rounded(seconds[both, column] / others[both, column])
+            yield name, _rounded(seconds[both, column] / others[both, column], shares[column])
 
 
-def _rounded(values: Floats) -> Figure:
+def _rounded(values: Floats, waited: float = 0.0) -> Figure:
     """A figure with as many digits as a baseline keeps, so that one gives what its runs would."""
-    found = figure(values)
+    found = figure(values, waited)
     return Figure(_round(found.seconds), _round(found.error), found.steps, _round(found.effective))
 
 

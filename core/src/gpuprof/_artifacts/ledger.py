@@ -40,7 +40,7 @@ _LATEST = 2**62
 """Nanoseconds since the epoch: in the year 2116."""
 _RANGES = {
     **dict.fromkeys(("start", "end", "time", "monotonic"), (-_MOST, _MOST)),
-    **dict.fromkeys(("count", "busy", "bytes"), (0, _MOST)),
+    **dict.fromkeys(("count", "busy", "bytes", "waited"), (0, _MOST)),
     "wall": (0, _LATEST),
 }
 """What numbers of a row can be."""
@@ -54,9 +54,10 @@ OPEN = [("place", "<u4"), ("start", "<i8")]
 SENT = [("track", "<u4"), ("start", "<i8"), ("end", "<i8"), ("key", "<u8"), ("needs", "<u8")]
 SIZE = [("place", "<u4"), ("time", "<i8"), ("bytes", "<i8")]
 COLLECTION = [("generation", "<u4"), ("start", "<i8"), ("end", "<i8")]
+PROCESSOR = [("time", "<i8"), ("waited", "<i8")]
 _DTYPES = {
     "span": SPAN, "fold": FOLD, "link": LINK, "step": STEP, "clck": CLOCK, "open": OPEN,
-    "coll": COLLECTION, "sent": SENT, "size": SIZE,
+    "coll": COLLECTION, "sent": SENT, "size": SIZE, "proc": PROCESSOR,
 }  # fmt: skip
 _TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "str": (str,), "str | None": (str, NoneType)}
 _HEADER = {
@@ -152,6 +153,7 @@ class Ledger:
         sent: calls that it sent to other processes, of `SENT`.
         sizes: how many bytes calls handled, of `SIZE`.
         collections: long runs of the garbage collector, which stop the process, of `COLLECTION`.
+        processor: how long the main thread had waited for a processor, of `PROCESSOR`, by time.
         events: everything else, each with ``event`` and ``time``.
         size: bytes of the file that were read.
         damaged: bytes at the end that could not be read; 0 for a whole file.
@@ -174,6 +176,7 @@ class Ledger:
     collections: Rows
     sent: Rows
     sizes: Rows
+    processor: Rows
     events: list[dict[str, Any]]
     size: int = 0
     damaged: int = 0
@@ -312,6 +315,7 @@ def read(path: Path) -> Ledger:
         arrays["coll"],
         arrays["sent"],
         arrays["size"],
+        arrays["proc"],
         events,
         good,
         size - good,
@@ -622,6 +626,7 @@ def _straighten(ledger: Ledger, line: _Line) -> None:
         (ledger.collections, ("start", "end")),
         (ledger.sent, ("start", "end")),
         (ledger.sizes, ("time",)),
+        (ledger.processor, ("time",)),
     ):
         for name in names:
             rows[name] += line.drift(rows[name])

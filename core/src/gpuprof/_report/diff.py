@@ -16,6 +16,10 @@ from gpuprof._report.words import duration, percentage
 
 _LISTED = 15
 """Rows of a table; ``--json`` has all."""
+_NAMED = 5
+"""Ranks that are named."""
+BUSY = 0.05
+"""Share of the time that workers wait for a processor, from which a machine counts as busy."""
 _DIFFERENT = ["", "A", "B"]
 _SCOPES = [
     "cost", "before", "change", "95 % interval", "share", "calls", "group", "scope", "worst rank"
@@ -38,6 +42,7 @@ def text(found: Diff, width: int | None = None, hint: str = "") -> str:
     unlike = [f"not comparable: {each}; no condition is judged" for each in found.unlike]
     parts = [
         "\n".join([*_runs("A", found.before), *_runs("B", found.after)]),
+        "\n".join(map(_wrapped, _limits(found))),
         "Different\n"
         + _tables.table(
             _DIFFERENT,
@@ -51,7 +56,7 @@ def text(found: Diff, width: int | None = None, hint: str = "") -> str:
         "\n".join(
             [
                 _wrapped(verdict(found)),
-                *map(_wrapped, [*_promise(found), *unlike]),
+                *map(_wrapped, [*_slower_ranks(found), *_promise(found), *unlike]),
                 *(_check(check) for check in found.checks),
             ]
         ),
@@ -79,7 +84,7 @@ def markdown(found: Diff) -> str:
     sign = "❌" if found.slower else "❔" if found.unlike else "✅"
     parts = [
         f"### {sign} {verdict(found)}",
-        *map(_escaped, _promise(found)),
+        *map(_escaped, [*_limits(found), *_slower_ranks(found), *_promise(found)]),
         "\n".join(f"- not comparable: {_escaped(each)}" for each in found.unlike),
         "\n".join(f"- {_escaped(_check(check, math.inf))}" for check in found.checks),
         _pipes(_SCOPES, _rows(found.scopes[:_LISTED]), _NUMBERS),
@@ -151,6 +156,51 @@ def verdict(found: Diff) -> str:
         f"A step takes {duration(step.before)} in A and {duration(step.after)} in B: "
         f"{percent(step.ratio)} ({interval(step)}), {sure}"
     )
+
+
+def _limits(found: Diff) -> list[str]:
+    """What the runs could show, and whether a busy machine keeps them from showing more."""
+    lines = []
+    if math.isfinite(found.step.finds):
+        said = f"a step that is {_slower(found.step.finds)} slower"
+        if found.finds_rank is not None:
+            said += f", and a rank that is {_slower(found.finds_rank)} slower than the others"
+        lines.append(f"These runs can show, nine times in ten: {said}.")
+    busy = [
+        f"{percentage(run.waited)} of the time in {side} ({run.run})"
+        for side, runs in (("A", found.before), ("B", found.after))
+        for run in runs
+        if run.waited is not None and run.waited >= BUSY
+    ]
+    if busy:
+        lines.append(
+            f"The machine was busy: workers waited for a processor {', '.join(busy)}. On an idle "
+            "one, smaller changes can be found."
+        )
+    return lines
+
+
+def _slower(ratio: float) -> str:
+    """By how much a ratio is slower.
+
+    >>> _slower(1.062), _slower(1.25), _slower(3.2)
+    ('6.2 %', '25 %', '3.2 times')
+    """
+    if ratio >= 2:
+        return f"{ratio:.1f} times"
+    return f"{100 * (ratio - 1):.2g} %"
+
+
+def _slower_ranks(found: Diff) -> list[str]:
+    """The ranks that have become slower, one a line."""
+    shown = [
+        f"Slower rank: {each.worker}, most in {each.scope}: {duration(each.change.before)} to "
+        f"{duration(each.change.after)} ({percent(each.change.ratio)}); to the other ranks "
+        f"{percent(each.to_others.ratio)} ({interval(each.to_others)})"
+        for each in found.slower_ranks[:_NAMED]
+    ]
+    more = len(found.slower_ranks) - len(shown)
+    return [*shown, *([f"Slower ranks: {more} more"] if more > 0 else [])]
 
 
 def _promise(found: Diff) -> list[str]:

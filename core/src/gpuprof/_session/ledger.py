@@ -58,6 +58,8 @@ OPEN = struct.Struct("<Iq")
 """A call that has not ended when the block was written: place, start."""
 COLLECTION = struct.Struct("<Iqq")
 """A run of the garbage collector: generation, start, end."""
+PROCESSOR = struct.Struct("<qq")
+"""How many nanoseconds the main thread has waited for a processor, ready to run: time, waited."""
 
 SENT = struct.Struct("<IqqQQ")
 """A call that was sent: track, when sending began and ended, its key, and the key of a call whose
@@ -189,6 +191,7 @@ class LedgerWriter:
         self.steps_known = False
         self._open: frozenset[tuple[int, int]] = frozenset()
         self._next_clock = 0
+        self._processor: list[bytes] = []
         self._used = 0  # of the total, when it was last looked at
         self._names = 0  # bytes of all names so far
         self._new_names = 0  # those that were not part of `_used`
@@ -204,6 +207,7 @@ class LedgerWriter:
         """
         self._spans.begin()
         self._collections.begin()
+        self._note_processor()
         if not timed:
             self.event("untimed")
 
@@ -315,6 +319,10 @@ class LedgerWriter:
         if self._clock() >= self._next_clock:
             self._next_clock = self._clock() + int(CLOCK_INTERVAL * 1e9)
             self._add("clck", self._both_clocks())
+        if self._blocks:
+            self._note_processor()
+            self._add("proc", b"".join(self._processor))
+            self._processor = []
         self._write()
 
     def _pack(self, fold: Folded) -> bytes:
@@ -514,6 +522,11 @@ class LedgerWriter:
                 if entry.name.endswith(".ledger")
             )
 
+    def _note_processor(self) -> None:
+        waited = run_queue_wait()
+        if waited is not None:
+            self._processor.append(PROCESSOR.pack(self._clock(), waited))
+
     # The file
 
     def _both_clocks(self) -> bytes:
@@ -588,6 +601,16 @@ def key_of(key: str | bytes) -> int:
     content = key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")
     digest = hashlib.blake2b(content, digest_size=8)
     return int.from_bytes(digest.digest(), "little")
+
+
+def run_queue_wait() -> int | None:
+    """Nanoseconds that the main thread was ready to run, and waited for a processor, so far.
+
+    ``None`` where the kernel does not count it.
+    """
+    with suppress(OSError, ValueError, IndexError), open("/proc/self/schedstat", "rb") as file:
+        return int(file.read().split()[1])
+    return None
 
 
 def clock_id() -> str:
