@@ -80,9 +80,10 @@ def _meetings(run: Run, members: Sequence[Process], place: int) -> list[_Meeting
     def those(of: Sequence[Process]) -> _Meeting:
         return of, [call for call in _aligned(run, of, place) if call.meets(run)]
 
-    together = those(members)
-    if together[1]:
-        return [together]
+    calls = _aligned(run, members, place)
+    meet = [call for call in calls if call.meets(run)]
+    if meet:
+        return [(members, meet)]
     found = []
     left = {process.number: process for process in members}
     noted = chain.from_iterable(process_groups(members).values())
@@ -91,15 +92,17 @@ def _meetings(run: Run, members: Sequence[Process], place: int) -> list[_Meeting
             found.append(meeting)
             for each in numbers:
                 del left[each]
-    apart = map(those, _ending_together(run, list(left.values()), place))
+    rest = list(left.values())
+    if found:
+        calls = _aligned(run, rest, place) if rest else []
+    apart = map(those, _ending_together(run, rest, calls))
     return [*found, *(meeting for meeting in apart if meeting[1])]
 
 
 def _ending_together(
-    run: Run, members: Sequence[Process], place: int
+    run: Run, members: Sequence[Process], calls: Sequence[_Calls]
 ) -> Iterator[Sequence[Process]]:
     """Sets of processes whose calls of a place end at the same time."""
-    calls = _aligned(run, members, place) if members else []
     usual = [call.ends[np.isin(call.steps, run.usual)] for call in calls]
     if not usual or not len(usual[0]):
         return
@@ -197,7 +200,7 @@ def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls]:
     counts, rows, firsts = [], [], []
     for process in members:
         spans, offset = process.ledger.spans, process.ledger.offset
-        mine = np.flatnonzero(process.places[spans["place"]] == place)
+        mine = np.flatnonzero((process.places == place)[spans["place"]])
         mine = mine[np.argsort(spans["start"][mine], kind="stable")]
         starts = spans["start"][mine] + offset
         begins, ends = run.step_edges(process)

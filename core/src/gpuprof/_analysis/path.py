@@ -245,9 +245,14 @@ class Graph:
         return self._tracks[process]
 
     def _waits_with_keys(self, process: int) -> dict[int, dict[int, set[tuple[int, int]]]]:
-        """By track and place, start and end of the spans that wait for a key, or meet at one."""
+        """By track and place, start and end of the spans that wait for a key, or meet at one.
+
+        Of those in the current steps, or around them: a driver has a link for each worker and step.
+        """
         here = self.run.processes[process]
         links, offset = here.ledger.links, here.ledger.offset
+        begin, end = self._around
+        links = links[(links["start"] <= end - offset) & (links["end"] >= begin - offset)]
         links = links[(links["role"] == WAITS) | (links["role"] == MEETS)]
         found: dict[int, dict[int, set[tuple[int, int]]]] = {}
         for track, place, start, end in zip(

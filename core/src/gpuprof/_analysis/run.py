@@ -250,6 +250,12 @@ class Run:
         if process.number in self.edges:
             own = self.edges[process.number]
             return own[0], own[1]
+        return self._common_edges
+
+    @functools.cached_property
+    def _common_edges(self) -> tuple[Integers, Integers]:
+        import numpy as np
+
         start = np.array([step.start for step in self.steps], np.int64)
         end = np.array([step.end for step in self.steps], np.int64)
         if len(end):  # steps of different ranks overlap: a process without its own counts once
@@ -402,8 +408,9 @@ class Run:
             return made
         where = np.full(len(self.processes), -1)
         where[[process.number for process in processes]] = range(len(processes))
-        rows = rows[where[rows["process"]] >= 0]
-        made[rows["step"], where[rows["process"]]] = rows[column]
+        columns = where[rows["process"]]
+        there = columns >= 0
+        made[rows["step"][there], columns[there]] = rows[column][there]
         return made
 
     def work(self, processes: Sequence[Process]) -> Floats:
