@@ -22,7 +22,7 @@ PYTHONS ?= python3.10 python3.12 python3.13
 # in the order of tests/conftest.py.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-planted test-random test-pythons test-faults test-frameworks test-jobs truth truth-real fuzz check bench docs dist pictures clean
+.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-planted test-random test-pythons test-faults test-frameworks test-jobs truth truth-diff truth-adversary truth-real fuzz check bench docs dist pictures clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -77,6 +77,12 @@ test-jobs: ## unmodified jobs of Transformers, Lightning, TRL and Ray's librarie
 	@sh scripts/jobs.sh $(UNMODIFIED); code=$$?; if [ $$code = 3 ]; then echo "1 skipped: the jobs' libraries cannot be installed"; exit 0; \
 	elif [ $$code != 0 ]; then exit $$code; fi; \
 	$(UNMODIFIED)/bin/python -m pytest $(or $(TESTS),tests/jobs)
+
+truth-diff: $(READY) ## how often `gpuprof diff` finds what is 10 % slower, in simulated and real runs: make truth-diff SETS=60 REAL=6
+	@$(BIN)/python tests/truth/changes.py --sets $(or $(SETS),60) --real $(or $(REAL),0)
+
+truth-adversary: $(READY) ## search for jobs whose answers of `gpuprof explain` are wrong: make truth-adversary MINUTES=30 SEED=1
+	@$(BIN)/python tests/truth --adversary $(or $(MINUTES),10) --seed $(if $(filter default,$(SEED)),0,$(SEED))
 
 truth-real: $(READY) ## the same on small jobs that run, on Ray and torchrun: make truth-real RUNS=5
 	@$(BIN)/python tests/truth/real.py --runs $(or $(RUNS),1)

@@ -132,6 +132,7 @@ def real(place: Path) -> list[Outcome]:
                      "MASTER_ADDR": "localhost", "MASTER_PORT": "29500",
                      "TORCHELASTIC_RUN_ID": "run"},
                 stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )
             for rank in range(_RANKS)
         ]  # fmt: skip

@@ -32,6 +32,8 @@ RANKS_SPREAD = 0.01
 """The same of a rank's time to the other ranks'. What slows a whole run is not in it."""
 WAITED_SPREAD = 0.5
 """The same of runs whose threads wait for a processor, to the share of time that they wait."""
+RANKS_WAITED_SPREAD = 0.1
+"""The same of a rank's time to the other ranks': who waits more is chance in each step anew."""
 MEASURED = 3
 """From so many runs on their own spread counts."""
 _TAKEN = 0.9
@@ -60,13 +62,12 @@ class Figure:
     effective: float
 
 
-def figure(values: Floats, waited: float = 0.0) -> Figure:
+def figure(values: Floats, lasting: float = 0.0) -> Figure:
     """The typical time.
 
     Args:
         values: seconds of each step; 0 for one that does not have it.
-        waited: share of the time in which the threads waited for a processor: how much that takes
-            is another matter in each run.
+        lasting: a standard error that more steps would not make smaller, relative.
     """
     found = values[values > 0]
     count, share = len(found), len(found) / max(1, len(values))
@@ -79,7 +80,7 @@ def figure(values: Floats, waited: float = 0.0) -> Figure:
     error = _bootstrap(logs, length) if count > 1 else 0.0
     error *= math.sqrt(_inflation(correlation, math.inf) / _inflation(correlation, length))
     # whether a step has it at all may be chance, too
-    error = math.hypot(error, math.sqrt((1 - share) / count), WAITED_SPREAD * waited)
+    error = math.hypot(error, math.sqrt((1 - share) / count), lasting)
     return Figure(median * share, error, count, count / _inflation(correlation, math.inf))
 
 

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuprof._analysis import reading
-from gpuprof._analysis.causes import Name
-from gpuprof._analysis.explain import explain
-from gpuprof._analysis.figures import Figure, figure
+from gpuprof._analysis.explain import explain, what_if
+from gpuprof._analysis.figures import RANKS_WAITED_SPREAD, WAITED_SPREAD, Figure, figure
 from gpuprof._analysis.run import (
     Process,
     Run,
@@ -310,12 +309,18 @@ def _to_others(
     for column, name in enumerate(names):
         both = (seconds[:, column] > 0) & (others[:, column] > 0)
         if both.any():
-            yield name, _rounded(seconds[both, column] / others[both, column], shares[column])
+            ratios = seconds[both, column] / others[both, column]
+            yield name, _rounded(ratios, shares[column], RANKS_WAITED_SPREAD)
 
 
-def _rounded(values: Floats, waited: float = 0.0) -> Figure:
-    """A figure with as many digits as a baseline keeps, so that one gives what its runs would."""
-    found = figure(values, waited)
+def _rounded(values: Floats, waited: float, spread: float = WAITED_SPREAD) -> Figure:
+    """A figure with as many digits as a baseline keeps, so that one gives what its runs would.
+
+    Args:
+        waited: share of the time in which the threads waited for a processor.
+        spread: how much runs differ for that reason, to this share.
+    """
+    found = figure(values, spread * waited)
     return Figure(_round(found.seconds), _round(found.error), found.steps, _round(found.effective))
 
 
