@@ -124,9 +124,9 @@ class MadeLedger:
             ),
         )
 
-    def processor(self, rows: Iterable[tuple[int, int]]) -> None:
-        """Add how long the main thread had waited for a processor: time, waited."""
-        self._add("proc", b"".join(written.PROCESSOR.pack(*row) for row in rows))
+    def main(self, rows: Iterable[tuple[int, int, int]]) -> None:
+        """Add for how long the main thread had run, and was ready to: time, ran, ready."""
+        self._add("main", b"".join(written.MAIN.pack(*row) for row in rows))
 
     def clock(self, monotonic: int, wall: int) -> None:
         """Add a reading of both clocks."""

@@ -28,7 +28,7 @@ class SimulatedLedger:
         open: place and start of calls that have not ended.
         collections: generation, start and end of the garbage collector's runs.
         sizes: place, time and bytes of what calls handled.
-        processor: times, and how long the main thread had waited for a processor by then.
+        main: times, for how long the main thread had run by then, and was ready to.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class SimulatedLedger:
         self._events: list[tuple[str, int, dict[str, Any]]] = []
         self.collections: list[tuple[int, int, int]] = []
         self.sizes: list[tuple[int, int, int]] = []
-        self.processor: list[tuple[int, int]] = []
+        self.main: list[tuple[int, int, int]] = []
         self._sent: list[tuple[int, int, str, str]] = []
 
     def place(self, *keys: str, waits_for: str | None = None) -> int:
@@ -127,7 +127,7 @@ class SimulatedLedger:
         made.links(self.links)
         made.collections(self.collections)
         made.sizes(self.sizes)
-        made.processor(self.processor)
+        made.main(self.main)
         made.sent(self._sent)
         for step in self._steps:
             made.step(*step)

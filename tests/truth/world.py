@@ -181,7 +181,7 @@ class Recorder:
             lost = self.machine.lost.get(group, np.zeros(len(ledgers))).tolist()
             for ledger, waited in zip(ledgers, lost, strict=True):
                 last = max((end for *_, end in ledger.spans), default=0)
-                ledger.processor = [(0, 0), (last, self.nanoseconds(waited))]
+                ledger.main = [(0, 0, 0), (last, 0, self.nanoseconds(waited))]
         return write_run(directory, [ledger for group in self.ledgers.values() for ledger in group])
 
 

@@ -137,7 +137,7 @@ def waiting(directory: Path, share: float) -> Summary:
         for step in range(40):
             worker.step(step, 100 * step * MS, (100 * step + 95 + step % 3) * MS)
             worker.span("work", 100 * step * MS, (100 * step + 80 + step % 3) * MS)
-        worker.processor = [(0, 7 * MS), (4000 * MS, (7 + int(4000 * share)) * MS)]
+        worker.main = [(0, 0, 7 * MS), (4000 * MS, 0, (7 + int(4000 * share)) * MS)]
     return summary_of(write_run(directory, ranks))
 
 

@@ -1243,7 +1243,7 @@ def test_a_driver_that_runs_between_its_calls_is_named(
         driver.span("ray.get", begin, begin + 60 * MS, waits_for="*", waits=[f"ray:{step}"])
         worker.span("A.work", begin, begin + 59 * MS, releases=[f"ray:{step}"])
         if step % 10 == 5:
-            driver.event("main thread", begin, ran=ran * step * MS, ready=0)
+            driver.main.append((begin, ran * step * MS, 0))
     found = explain(reading.read(write_run(tmp_path, [driver, worker])))
     bound = "A-0 59 % (A.work 59 %), Runner 41 % (between its calls 40 %)"
     assert known == (bound == bounds(found))

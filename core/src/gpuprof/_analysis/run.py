@@ -334,14 +334,12 @@ class Run:
         driver = self.processes[self.driver]
         ledger = driver.ledger
         first, last = self.steps[self.usual[0]].start, self.steps[self.usual[-1]].end
-        samples = [
-            (event["time"], event["ran"] + event["ready"])
-            for event in ledger.main_thread
-            if first <= event["time"] + ledger.offset <= last
-        ]
+        times = ledger.main["time"] + ledger.offset
+        samples = ledger.main[(times >= first) & (times <= last)]
         if len(samples) < 2:
             return False
-        (begin, ran_before), (end, ran_after) = samples[0], samples[-1]
+        begin, ran_before, ready_before = samples[0].tolist()
+        end, ran_after, ready_after = samples[-1].tolist()
         main = [n for n, each in enumerate(ledger.tracks) if each.name == MAIN_TRACK]
         waits = np.flatnonzero(self.waiting_places[driver.places] & (driver.places >= 0))
 
@@ -356,7 +354,8 @@ class Run:
         waited = float((ends - np.maximum(starts, reached)).clip(0).sum())
         inside = folds["end"].clip(begin, end) - folds["start"].clip(begin, end)
         waited += float((folds["busy"] * (inside / (folds["end"] - folds["start"]).clip(1))).sum())
-        return bool(ran_after - ran_before >= _RUNS * (end - begin - waited))
+        worked = ran_after - ran_before + ready_after - ready_before
+        return bool(worked >= _RUNS * (end - begin - waited))
 
     @functools.cached_property
     def lengths(self) -> Floats:
@@ -590,7 +589,7 @@ def waited(process: Process, start: int, end: int) -> float | None:
     """
     import numpy as np
 
-    rows = process.ledger.processor
+    rows = process.ledger.main
     times = rows["time"] + process.ledger.offset
     if len(rows) < 2 or times[-1] <= times[0]:
         return None
@@ -598,7 +597,7 @@ def waited(process: Process, start: int, end: int) -> float | None:
     edges = np.clip([start, end], times[0], times[-1])
     if edges[0] == edges[1]:
         return None
-    first, last = np.interp(edges, times, rows["waited"])
+    first, last = np.interp(edges, times, rows["ready"])
     return float(min(1.0, max(0.0, (last - first) / (edges[1] - edges[0]))))
 
 

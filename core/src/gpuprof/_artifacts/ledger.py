@@ -40,7 +40,7 @@ _LATEST = 2**62
 """Nanoseconds since the epoch: in the year 2116."""
 _RANGES = {
     **dict.fromkeys(("start", "end", "time", "monotonic"), (-_MOST, _MOST)),
-    **dict.fromkeys(("count", "busy", "bytes", "waited"), (0, _MOST)),
+    **dict.fromkeys(("count", "busy", "bytes", "ran", "ready"), (0, _MOST)),
     "wall": (0, _LATEST),
 }
 """What numbers of a row can be."""
@@ -54,10 +54,10 @@ OPEN = [("place", "<u4"), ("start", "<i8")]
 SENT = [("track", "<u4"), ("start", "<i8"), ("end", "<i8"), ("key", "<u8"), ("needs", "<u8")]
 SIZE = [("place", "<u4"), ("time", "<i8"), ("bytes", "<i8")]
 COLLECTION = [("generation", "<u4"), ("start", "<i8"), ("end", "<i8")]
-PROCESSOR = [("time", "<i8"), ("waited", "<i8")]
+MAIN = [("time", "<i8"), ("ran", "<i8"), ("ready", "<i8")]
 _DTYPES = {
     "span": SPAN, "fold": FOLD, "link": LINK, "step": STEP, "clck": CLOCK, "open": OPEN,
-    "coll": COLLECTION, "sent": SENT, "size": SIZE, "proc": PROCESSOR,
+    "coll": COLLECTION, "sent": SENT, "size": SIZE, "main": MAIN,
 }  # fmt: skip
 _TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "str": (str,), "str | None": (str, NoneType)}
 _HEADER = {
@@ -71,10 +71,9 @@ _TRACK: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 _EVENT: dict[str, tuple[type, ...]] = {"event": (str,), "time": (int,)}
 _CLOCK_EVENT: dict[str, tuple[type, ...]] = {"at": (int,), "offset": (int,), "bound": (int,)}
-_MAIN_THREAD_EVENT: dict[str, tuple[type, ...]] = {"ran": (int,), "ready": (int,)}
 _SYNC_EVENT: dict[str, tuple[type, ...]] = {"entered": (int,), "left": (int,)}
 """Keys and types of the JSON in a ledger."""
-_TIMES = {"time", *_CLOCK_EVENT, *_MAIN_THREAD_EVENT, *_SYNC_EVENT}
+_TIMES = {"time", *_CLOCK_EVENT, *_SYNC_EVENT}
 """Those that are times or differences of times."""
 WAITS, RELEASES, MEETS = range(3)
 """The roles of links; see `gpuprof_timing.recording.ROLES`."""
@@ -153,7 +152,7 @@ class Ledger:
         sent: calls that it sent to other processes, of `SENT`.
         sizes: how many bytes calls handled, of `SIZE`.
         collections: long runs of the garbage collector, which stop the process, of `COLLECTION`.
-        processor: how long the main thread had waited for a processor, of `PROCESSOR`, by time.
+        main: for how long the main thread had run, or was ready to, of `MAIN`, by time.
         events: everything else, each with ``event`` and ``time``.
         size: bytes of the file that were read.
         damaged: bytes at the end that could not be read; 0 for a whole file.
@@ -176,7 +175,7 @@ class Ledger:
     collections: Rows
     sent: Rows
     sizes: Rows
-    processor: Rows
+    main: Rows
     events: list[dict[str, Any]]
     size: int = 0
     damaged: int = 0
@@ -192,12 +191,6 @@ class Ledger:
     def ended(self) -> bool:
         """Whether the process closed its ledger; a killed one did not."""
         return any(event["event"] == "end" for event in self.events)
-
-    @property
-    def main_thread(self) -> list[dict[str, Any]]:
-        """The events that say for how long the main thread has run so far, or was ready to."""
-        events = (event for event in self.events if event["event"] == written.MAIN_THREAD)
-        return [event for event in events if _fits(event, _MAIN_THREAD_EVENT)]
 
     @property
     def first(self) -> int:
@@ -315,7 +308,7 @@ def read(path: Path) -> Ledger:
         arrays["coll"],
         arrays["sent"],
         arrays["size"],
-        arrays["proc"],
+        arrays["main"],
         events,
         good,
         size - good,
@@ -626,7 +619,7 @@ def _straighten(ledger: Ledger, line: _Line) -> None:
         (ledger.collections, ("start", "end")),
         (ledger.sent, ("start", "end")),
         (ledger.sizes, ("time",)),
-        (ledger.processor, ("time",)),
+        (ledger.main, ("time",)),
     ):
         for name in names:
             rows[name] += line.drift(rows[name])

@@ -58,8 +58,9 @@ OPEN = struct.Struct("<Iq")
 """A call that has not ended when the block was written: place, start."""
 COLLECTION = struct.Struct("<Iqq")
 """A run of the garbage collector: generation, start, end."""
-PROCESSOR = struct.Struct("<qq")
-"""How many nanoseconds the main thread has waited for a processor, ready to run: time, waited."""
+MAIN = struct.Struct("<qqq")
+"""What the main thread has had so far: time, nanoseconds for which it ran, and for which it was
+ready to and had no processor."""
 
 SENT = struct.Struct("<IqqQQ")
 """A call that was sent: track, when sending began and ended, its key, and the key of a call whose
@@ -76,8 +77,6 @@ PACED_STEPS = "paced steps"
 """The event of a driver whose steps take a time that is set: those of the workers tell more."""
 LIBRARY_STEPS = "library steps"
 """The event of a process whose steps are those of a library: nobody has marked any."""
-MAIN_THREAD = "main thread"
-"""The event of a driver that says for how long its main thread has run so far, or was ready to."""
 PROCESS_GROUP = "process group"
 """The event of a process that has joined a process group of torch.distributed."""
 DRAIN_INTERVAL = 1.0
@@ -191,13 +190,12 @@ class LedgerWriter:
         self.steps_known = False
         self._open: frozenset[tuple[int, int]] = frozenset()
         self._next_clock = 0
-        self._processor: list[bytes] = []
+        self._main: list[bytes] = []
         self._used = 0  # of the total, when it was last looked at
         self._names = 0  # bytes of all names so far
         self._new_names = 0  # those that were not part of `_used`
         self._unwritten_names = 0
         self._names_are_spent = False
-        self._drives = header["role"] == "driver"
 
     def begin(self, timed: bool = True) -> None:
         """Start to record.
@@ -207,7 +205,7 @@ class LedgerWriter:
         """
         self._spans.begin()
         self._collections.begin()
-        self._note_processor()
+        self._note_main_thread()
         if not timed:
             self.event("untimed")
 
@@ -223,7 +221,6 @@ class LedgerWriter:
             about: what JSON can hold.
         """
         if not self._over:
-            self._drives = self._drives or kind == DRIVES
             self._events.append({"event": kind, "time": self._clock(), **about})
 
     def sent(self, started: int, key: bytes, needs: tuple[bytes, ...]) -> None:
@@ -296,7 +293,6 @@ class LedgerWriter:
         sent, sizes = self._packed_sent(), self._packed_sizes()
         if not (spans or folds or steps or events or opened or sent) and self._file is None:
             return
-        self._note_main_thread()
         collections, lost = self._collections.take()
         if lost:
             self.event("lost", collections=lost)
@@ -320,9 +316,9 @@ class LedgerWriter:
             self._next_clock = self._clock() + int(CLOCK_INTERVAL * 1e9)
             self._add("clck", self._both_clocks())
         if self._blocks:
-            self._note_processor()
-            self._add("proc", b"".join(self._processor))
-            self._processor = []
+            self._note_main_thread()
+            self._add("main", b"".join(self._main))
+            self._main = []
         self._write()
 
     def _pack(self, fold: Folded) -> bytes:
@@ -346,14 +342,6 @@ class LedgerWriter:
         sizes = self._sizes[:count]
         del self._sizes[:count]
         return b"".join(SIZE.pack(self._place_of(node), *rest) for node, *rest in sizes)
-
-    def _note_main_thread(self) -> None:
-        """Note how long a driver's main thread has run: outside of scopes it works or waits."""
-        path = f"/proc/self/task/{threading.main_thread().native_id}/schedstat"
-        if self._drives:  # some kernels have no such file
-            with suppress(OSError, ValueError), open(path) as file:
-                ran, ready, _ = map(int, file.read().split())
-                self.event(MAIN_THREAD, ran=ran, ready=ready)
 
     def _drained_events(self) -> list[dict[str, Any]]:
         size = len(self._events)  # other threads append meanwhile
@@ -522,10 +510,9 @@ class LedgerWriter:
                 if entry.name.endswith(".ledger")
             )
 
-    def _note_processor(self) -> None:
-        waited = run_queue_wait()
-        if waited is not None:
-            self._processor.append(PROCESSOR.pack(self._clock(), waited))
+    def _note_main_thread(self) -> None:
+        with suppress(OSError, ValueError):  # some kernels have no such file
+            self._main.append(MAIN.pack(self._clock(), *main_thread()))
 
     # The file
 
@@ -603,14 +590,15 @@ def key_of(key: str | bytes) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def run_queue_wait() -> int | None:
-    """Nanoseconds that the main thread was ready to run, and waited for a processor, so far.
+def main_thread() -> tuple[int, int]:
+    """For how many nanoseconds the main thread has run, and was ready to without a processor.
 
-    ``None`` where the kernel does not count it.
+    Raises:
+        OSError: this kernel does not count them.
     """
-    with suppress(OSError, ValueError, IndexError), open("/proc/self/schedstat", "rb") as file:
-        return int(file.read().split()[1])
-    return None
+    with open("/proc/self/schedstat", "rb") as file:
+        ran, ready, _ = map(int, file.read().split())
+    return ran, ready
 
 
 def clock_id() -> str:
