@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
@@ -221,8 +222,6 @@ def student(probability: float, degrees: float) -> float:
     >>> round(student(0.975, 4), 3), round(student(0.975, float("inf")), 3)
     (2.776, 1.96)
     """
-    import statistics
-
     if degrees > 200:
         return statistics.NormalDist().inv_cdf(probability)
     # With t = √degrees · tan(angle) the density is a power of the angle's cosine.

@@ -254,8 +254,6 @@ class Run:
 
     @functools.cached_property
     def _common_edges(self) -> tuple[Integers, Integers]:
-        import numpy as np
-
         start = np.array([step.start for step in self.steps], np.int64)
         end = np.array([step.end for step in self.steps], np.int64)
         if len(end):  # steps of different ranks overlap: a process without its own counts once
@@ -587,8 +585,6 @@ def waited(process: Process, start: int, end: int) -> float | None:
 
     ``None`` if the ledger does not tell.
     """
-    import numpy as np
-
     rows = process.ledger.main
     times = rows["time"] + process.ledger.offset
     if len(rows) < 2 or times[-1] <= times[0]:

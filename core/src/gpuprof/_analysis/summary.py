@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuprof._analysis import reading
-from gpuprof._analysis.explain import explain, what_if
+from gpuprof._analysis.causes import Name
+from gpuprof._analysis.explain import explain
 from gpuprof._analysis.figures import RANKS_WAITED_SPREAD, WAITED_SPREAD, Figure, figure
 from gpuprof._analysis.run import (
     Process,
