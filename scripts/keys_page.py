@@ -61,7 +61,7 @@ def _table(keys: Sequence[Key], with_variable: bool) -> str:
             key.takes,
             default,
             key.help,
-            *([f"`{key.variable}`"] if with_variable else []),
+            *([f"`{key.variable}`" if key.variable else ""] if with_variable else []),
         ]
         rows.append([cell.replace("|", "\\|") for cell in row])
     return "\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 import pytest
 from gpuprof._artifacts.reasons import Reason
-from gpuprof._config.schema import KEYS, Config, Selection
+from gpuprof._config.schema import KEYS, RECORDING_KEYS, Config, Recording, Selection
 from gpuprof.backend import Tool, Window, Worker, hookspecs
 from gpuprof_nsight._command.options import NsightOptions
 from gpuprof_rocprof_sys._environment import environment
@@ -40,6 +40,7 @@ def test_the_page_of_keys_is_up_to_date() -> None:
     "keys",
     [
         {f"{name}" for name in KEYS},
+        {f"groups.NAME.{name}" for name in RECORDING_KEYS},
         {f"nsight.{field.name}" for field in attrs.fields(NsightOptions)},
         {f"rocprof_sys.{field.name}" for field in attrs.fields(RocprofSysOptions)},
     ],
@@ -50,7 +51,7 @@ def test_every_key_is_documented(keys: set[str]) -> None:
     assert set() == keys - set(re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("model", [Selection, Config, NsightOptions, RocprofSysOptions])
+@pytest.mark.parametrize("model", [Selection, Recording, Config, NsightOptions, RocprofSysOptions])
 def test_every_key_has_help(model: type) -> None:
     """What a key does is said where it is declared."""
     internal = {"defaults", "section", "sections", "flat", "source", "_patterns"}

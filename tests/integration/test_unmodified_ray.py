@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from gpuprof._artifacts.ledger import RELEASES, WAITS, ledgers
-from support.launched import GPUPROF, run
+from support.launched import GPUPROF, NSIGHT, reports, run
 
 JOB = """
 import asyncio, os, time, ray
@@ -101,6 +101,66 @@ learner = Learner.remote()
 """
 
 
+NESTED = """
+import ray
+
+@ray.remote(num_cpus=0)
+class SingleAgentEnvRunner:
+    def sample(self):
+        return 1
+
+@ray.remote(num_cpus=0)
+class MultiAgentEnvRunner:
+    def sample(self):
+        return 2
+
+@ray.remote(num_cpus=0)
+class Worker:
+    def write(self):
+        pass
+
+@ray.remote(num_cpus=0)
+class Monitor:
+    def __init__(self):
+        self.worker = Worker.remote()
+    def look(self):
+        ray.get(self.worker.write.remote())
+
+@ray.remote(num_cpus=0)
+class Trainer:
+    def __init__(self):
+        self.envs = [SingleAgentEnvRunner.remote(), MultiAgentEnvRunner.remote()]
+    def train(self):
+        return ray.get([env.sample.remote() for env in self.envs])
+
+@ray.remote(num_cpus=0)
+def score(samples):
+    return sum(samples)
+
+env, monitor, trainer = SingleAgentEnvRunner.remote(), Monitor.remote(), Trainer.remote()
+ray.get(env.sample.remote())
+for step in range(6):
+    ray.get(score.remote(trainer.train.remote()))
+    ray.get(monitor.look.remote())
+"""
+
+
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The directory of a job whose actors make others, with the groups of docs/unmodified.md."""
+    directory = tmp_path_factory.mktemp("nested")
+    page = (Path(__file__).parents[2] / "docs" / "unmodified.md").read_text()
+    (config,) = re.findall(r"```yaml.*?\n(.*?)```", page, re.DOTALL)
+    (directory / "config.yaml").write_text(config)
+    (directory / "job.py").write_text(NESTED)
+    keys = ["worker_groups=Env,Trainer", "groups.Train.record=false", "ranks=[0,2]", "steps=[2,4]"]
+    settings = [*NSIGHT, *(word for key in keys for word in ("--set", key))]
+    words = ["--config", "config.yaml", "--step-at", "Trainer.train", "--", sys.executable]
+    done = run(directory, [*GPUPROF, *settings, *words, "job.py"])
+    assert 0 == done.returncode, done.stderr
+    return directory, done.stderr
+
+
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """Its directory, and what it printed on both streams."""
@@ -188,6 +248,49 @@ def test_trees_are_printed_at_the_end_of_a_cluster(job: tuple[Path, str, str]) -
     """The driver's is the run's, for each of its clusters."""
     assert 2 == job[2].count("Runner (the driver) profile tree view")
     assert "Worker-0 profile tree view" not in job[2]
+
+
+@pytest.mark.nsys
+def test_groups_are_renamed_merged_and_left_out(nested: tuple[Path, str]) -> None:
+    """Whoever makes the actors; the driver's own name is no actor's."""
+    files = nested[0].glob("gpuprof-output/*/*/*.ledger")
+    assert {
+        *("Env-0", "Env-1", "Env-2", "Trainer-0", "Scoring-0"),
+        *("Worker-0", "Worker-1"),  # the driver, and the actor that the left-out one makes
+    } == {file.name.split(".")[0] for file in files}
+
+
+@pytest.mark.nsys
+def test_an_actor_that_another_actor_makes_is_captured(nested: tuple[Path, str]) -> None:
+    """In the driver's steps, as those that the driver makes."""
+    captured = {f"{name}.step-{step}" for name in ("Env-0", "Env-2", "Trainer-0") for step in "24"}
+    assert captured == set(reports(nested[0]))
+    assert "6 of 6 reports complete" in nested[1]
+
+
+@pytest.mark.nsys
+def test_a_rule_for_no_class_is_reported(nested: tuple[Path, str]) -> None:
+    """At the end, when all classes are known."""
+    assert (
+        "groups: 'Train' matches none of Monitor, MultiAgentEnvRunner, SingleAgentEnvRunner, "
+        "Tasks, Trainer, Worker; did you mean 'Trainer'?"
+    ) in nested[1]
+
+
+@pytest.mark.nsys
+def test_a_driver_is_not_said_to_be_unprofiled(nested: tuple[Path, str]) -> None:
+    """The groups are its actors'."""
+    assert "--group" not in nested[1]
+
+
+@pytest.mark.nsys
+def test_the_drivers_tree_is_no_workers(nested: tuple[Path, str]) -> None:
+    """It is the run's, and no rank of the group that the process has without Ray."""
+    done = run(nested[0], [sys.executable, "-m", "gpuprof", "report", "--json"])
+    assert 0 == done.returncode, done.stderr
+    trees = set(json.loads(done.stdout))
+    assert {"Env, 3 processes", "Runner", "Scoring", "Trainer", "Worker"} <= trees
+    assert "main_loop" not in json.loads(done.stdout)["Worker"]["children"]
 
 
 def test_the_readmes_loop_gets_the_readmes_answer(tmp_path: Path) -> None:

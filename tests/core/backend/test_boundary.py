@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from gpuprof._config.load import load
-from gpuprof._config.schema import FLAT_KEYS, KEYS
+from gpuprof._config.schema import FLAT_KEYS, KEYS, RECORDING_KEYS
 from gpuprof._config.sources import SECTIONS
 from gpuprof._doctor import installed
 from gpuprof._plan.planner import Planner
@@ -284,7 +284,7 @@ def test_a_backend_that_does_nothing_is_refused() -> None:
 def test_the_words_of_the_configuration_are_reserved() -> None:
     """Every key and section, and the backend that is built in."""
     sections = {section.partition(".")[0] for section in SECTIONS}
-    assert {"none", *KEYS, *FLAT_KEYS, *sections} == loading.RESERVED
+    assert {"none", *KEYS, *RECORDING_KEYS, *FLAT_KEYS, *sections} == loading.RESERVED
 
 
 @pytest.mark.parametrize("name", ["steps", "none", "backend"])

@@ -210,6 +210,44 @@ def test_groups_override_in_order() -> None:
     assert ([0], [2]) == (list(other.ranks or ()), list(other.steps or ()))
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"overrides": ["groups.*Runner.name=Env", "groups.Monitor.record=false"]},
+        {"environ": {"GPUPROF_GROUPS": "{'*Runner': {name: Env}, Monitor: {record: false}}"}},
+    ],
+)
+def test_groups_of_a_job_on_ray_are_renamed_and_left_out(settings: dict[str, Any]) -> None:
+    """By the names of the actors' classes; others keep theirs."""
+    config = load(NSIGHT, **{"environ": {}, **settings})
+    names = ("EvalRunner", "SingleAgentEnvRunner", "monitor", "Learner")
+    assert ["Env", "Env", None, "Learner"] == [config.recorded_as(name) for name in names]
+
+
+def test_a_later_entry_can_record_a_group_after_all() -> None:
+    """As with every other key of a group."""
+    groups = {"*": {"record": False}, "Learner": {"record": True, "ranks": [0]}}
+    config = load({**NSIGHT, "groups": groups})
+    assert [None, "Learner"] == [config.recorded_as(name) for name in ("Env", "Learner")]
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ({"nam": "Env"}, "nam: unknown key; did you mean 'name'?"),
+        ({"name": 3}, "name: 3 is not valid; expected a string or null"),
+        ({"name": "a/b"}, "name: 'a/b' is not valid; expected a name without / { }"),
+        ({"record": "no way"}, "record: 'no way' is not valid; expected true or false"),
+        ({"name": "Env", "ranks": [0]}, "ranks: no effect with name; move it to groups.Env"),
+        ({"record": False, "ranks": [0]}, "ranks: no effect with record: false; remove one"),
+    ],
+)
+def test_a_rule_for_a_group_that_is_not_valid(override: dict[str, Any], problem: str) -> None:
+    """The full path is named."""
+    (found,) = problems({**NSIGHT, "groups": {"Runner*": override}})
+    assert found.startswith(f"groups.Runner*.{problem}")
+
+
 def test_yaml_file(tmp_path: Path) -> None:
     """A file is read as the mapping that it holds."""
     file = tmp_path / "profiling.yaml"

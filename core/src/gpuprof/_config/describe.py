@@ -9,7 +9,7 @@ import attrs
 
 from gpuprof._config import sources
 from gpuprof._config.dump import as_yaml
-from gpuprof._config.schema import KEYS, Config, Selection
+from gpuprof._config.schema import KEYS, Config, Recording, Selection
 from gpuprof._config.structure import default_of, takes, unknown_key
 from gpuprof.backend import loading
 from gpuprof.errors import ConfigError
@@ -52,7 +52,9 @@ class Key:
 def own_keys() -> list[Key]:
     """The keys of every configuration, whatever its backend."""
     declared = {key.path: key for model in (Config, Selection) for key in keys_of(model)}
-    return [attrs.evolve(declared[name], variable=sources.variable(name)) for name in KEYS]
+    own = [attrs.evolve(declared[name], variable=sources.variable(name)) for name in KEYS]
+    after = next(number for number, key in enumerate(own, 1) if key.path == "groups")
+    return [*own[:after], *keys_of(Recording, "groups.NAME."), *own[after:]]
 
 
 def backend_keys(backend: str) -> list[Key]:
@@ -77,7 +79,9 @@ def find(path: str) -> list[Key]:
         path = path.removeprefix(f"{section}.")
     head, _, rest = path.partition(".")
     if head == "groups" and rest.count("."):
-        return find(rest.partition(".")[2])
+        rest = rest.partition(".")[2]
+        of_group = own.get(f"groups.NAME.{rest}")
+        return [of_group] if of_group else find(rest)
     if head in own:
         return [own[head]]
     if head not in loading.known_sections():

@@ -9,7 +9,15 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import attrs
 
 from gpuprof._config.dump import as_written
-from gpuprof._config.schema import FLAT_KEYS, OWN_KEYS, SELECTION_KEYS, Config, Selection
+from gpuprof._config.schema import (
+    FLAT_KEYS,
+    OWN_KEYS,
+    RECORDING_KEYS,
+    SELECTION_KEYS,
+    Config,
+    Recording,
+    Selection,
+)
 from gpuprof._config.structure import default_of
 from gpuprof.backend import loading
 from gpuprof.errors import PluginError
@@ -37,7 +45,8 @@ def of_configuration(models: dict[str, type[Any]]) -> Schema:
         sections.setdefault(name, {"type": ["object", "null"]})  # not installed, or broken
     selection = _properties(Selection, SELECTION_KEYS)
     own = _properties(Config, OWN_KEYS)
-    override = {"type": ["object", "null"], "properties": selection | sections}
+    in_groups = selection | _properties(Recording, RECORDING_KEYS) | sections
+    override = {"type": ["object", "null"], "properties": in_groups}
     own["groups"]["additionalProperties"] = {**override, "additionalProperties": False}
     return {
         "$schema": _DIALECT,

@@ -16,6 +16,7 @@ from gpuprof._config.schema import (
     FLAT_KEYS,
     KEYS,
     OWN_KEYS,
+    RECORDING_KEYS,
     SELECTION_KEYS,
     SWITCHES,
     VERBATIM,
@@ -252,7 +253,9 @@ def _missing_backend(backend: object, source: Source) -> list[str]:
 def _problems_below(config: Config, with_options: bool) -> list[str]:
     """Problems in the groups' overrides and, `with_options`, in the backend's options."""
     calls: list[Callable[[], object]] = [
-        functools.partial(config.selection, pattern) for pattern in config.groups
+        functools.partial(check, pattern)
+        for pattern in config.groups
+        for check in (config.selection, config.recorded_as)
     ]
     if with_options:
         calls += _each_options(config, config.options)
@@ -288,7 +291,7 @@ def _section_problems(groups: object, sections: set[Any]) -> list[str]:
     if len(groups) > _MOST_GROUPS:
         return [f"groups: {len(groups)} groups are not valid; expected at most {_MOST_GROUPS}"]
     problems = []
-    valid = [*SELECTION_KEYS, *sections]
+    valid = [*SELECTION_KEYS, *RECORDING_KEYS, *sections]
     for pattern, override in groups.items():
         where = join("groups", pattern)
         if not isinstance(pattern, str):
@@ -306,4 +309,15 @@ def _section_problems(groups: object, sections: set[Any]) -> list[str]:
                 for key in sections
                 if override and not isinstance(override.get(key) or {}, dict)
             ]
+            problems += _no_effect(where, override or {})
     return problems
+
+
+def _no_effect(where: str, override: dict[str, Any]) -> list[str]:
+    """The keys beside a new name or ``record: false``, which leave no group of the old name."""
+    name, others = override.get("name"), [key for key in override if key not in RECORDING_KEYS]
+    if override.get("record") is False:
+        return [f"{where}.{key}: no effect with record: false; remove one" for key in others]
+    if isinstance(name, str):
+        return [f"{where}.{key}: no effect with name; move it to groups.{name}" for key in others]
+    return []

@@ -19,6 +19,7 @@ from gpuprof._config.selection import (
     Names,
     Patterns,
     Ranks,
+    group_problem,
 )
 from gpuprof._config.sources import Source
 from gpuprof._config.structure import default_of, is_text, join, structure
@@ -108,6 +109,26 @@ class Selection:
             raise ConfigError(problems)
 
 
+@attrs.frozen
+class Recording:
+    """The keys of a group in `groups` for `gpuprof run` on Ray: it finds the groups itself."""
+
+    name: str | None = option(
+        "Under gpuprof run on Ray: another name for the group of these actors or tasks; groups of "
+        "one name are merged. null: their own.",
+        default=None,
+    )
+    record: bool = option(
+        "Under gpuprof run on Ray: record these actors or tasks. false: leave them out.",
+        default=True,
+    )
+
+    def __attrs_post_init__(self) -> None:
+        problem = "" if self.name is None else group_problem(self.name)
+        if problem:
+            raise ConfigError([f"name: {problem}"])
+
+
 def too_many_waits(patterns: Mapping[str, object]) -> str:
     """What is wrong with the key `waits` if it has more than `MOST_WAITS` entries."""
     return f"{len(patterns):,} entries are not valid; expected at most {MOST_WAITS}"
@@ -189,7 +210,8 @@ class Config:
         default=False,
     )
     groups: dict[str, Any] = option(
-        "Overrides of selection keys and of the backend's section, by group name or wildcard.",
+        "Overrides of selection keys and of the backend's section, and name and record, by group "
+        "name or wildcard.",
         factory=dict,
     )
     section: dict[str, Any] = attrs.field(factory=dict)
@@ -284,6 +306,19 @@ class Config:
         patterns = [pattern for pattern, override in self._overrides(group) if key in override]
         return self.where(f"groups.{patterns[-1]}.{key}" if patterns else key)
 
+    def recorded_as(self, group: str) -> str | None:
+        """The group in which `gpuprof run` records actors of a class; ``None``: in none.
+
+        Args:
+            group: the class's name.
+        """
+        recording = Recording()
+        for pattern, override in self._overrides(group):
+            given = {key: value for key, value in override.items() if key in RECORDING_KEYS}
+            parsed = structure_layer(given, Recording, join("groups", pattern), self.source)
+            recording = attrs.evolve(recording, **{key: getattr(parsed, key) for key in given})
+        return (recording.name or group) if recording.record else None
+
     def selection(self, group: str) -> Selection:
         """The selection of one group: the top level, then matching overrides in file order."""
         selection = self.defaults
@@ -354,6 +389,7 @@ class Config:
 
 
 SELECTION_KEYS = tuple(field.name for field in attrs.fields(Selection))
+RECORDING_KEYS = tuple(field.name for field in attrs.fields(Recording))
 OWN_KEYS = tuple(field.name for field in attrs.fields(Config) if "help" in field.metadata)
 KEYS = (*OWN_KEYS, *SELECTION_KEYS)
 FLAT_KEYS = ("options", "flags", "args", "env")

@@ -15,6 +15,8 @@ from gpuprof.backend.types import Window, Windows
 from gpuprof.errors import ConfigError
 
 MAX_WINDOWS = 10_000
+_LONGEST = 160
+"""The longest name of a group, in bytes: rank, start and extensions follow, up to 255."""
 _BACKWARDS = "its start is not below its stop"
 _ENTRY_SCHEMA: list[dict[str, Any]] = [
     {"type": "integer", "minimum": 0},
@@ -132,6 +134,16 @@ def matches(name: str, patterns: tuple[str, ...] | None) -> bool:
     (True, False)
     """
     return bool(Patterns(patterns or ()).matching(name))
+
+
+def group_problem(name: object) -> str:
+    """Why a name is not one of a worker group, as it is a part of files' names; empty if it is."""
+    if not isinstance(name, str) or not re.fullmatch(r"[^/\0.{}][^/\0{}]*", name):
+        return str(Invalid(name, "a name without / { } that does not start with a dot"))
+    if len(name.encode(errors="replace")) > _LONGEST or not name.isprintable():
+        expected = f"a printable name of at most {_LONGEST} bytes: it is a part of files' names"
+        return str(Invalid(name, expected))
+    return ""
 
 
 class Patterns:

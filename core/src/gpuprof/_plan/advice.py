@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gpuprof._config.schema import Config, Selection
+from gpuprof._config.schema import RECORDING_KEYS, Config, Selection
 from gpuprof._config.selection import matches
 from gpuprof._plan.groups import Place
 from gpuprof._plan.worker import PlannedWorker
@@ -91,7 +91,8 @@ def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
         )
     theirs = [group for group in groups if group in config.source.workers]
     keys = [("worker_groups", pattern) for pattern in config.worker_groups or ()]
-    for key, pattern in [*keys, *(("groups", pattern) for pattern in config.groups)]:
+    overrides = [("groups", each) for each in config.groups if each not in _renaming(config)]
+    for key, pattern in [*keys, *overrides]:
         if pattern in config.source.workers:
             continue  # a known group of the system, whether this job has it or not
         if not told and not config.source.complete:
@@ -107,13 +108,42 @@ def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
         if not known or any(matches(group, (pattern,)) for group in known):
             continue
         cutoff = _MISSPELT if own else 0.5
-        close = difflib.get_close_matches(
-            pattern.lower(), [group.lower() for group in known], n=1, cutoff=cutoff
-        )
-        nearest = next((group for group in known if close and group.lower() == close[0]), None)
+        nearest = _nearest(pattern, known, cutoff)
         if nearest or not own:
-            hint = f"; did you mean {nearest!r}?" if nearest else ""
-            yield f"{config.where(key)}: {pattern!r} matches none of {', '.join(known)}{hint}"
+            yield f"{config.where(key)}: {_matches_none(pattern, known, nearest)}"
+
+
+def unmatched_names(config: Config, names: Sequence[str]) -> list[str]:
+    """The entries of `groups` that name or leave out what a job on Ray does not have.
+
+    Args:
+        names: of the actors' classes that it has, and of the group of its tasks.
+    """
+    return [
+        f"{config.where('groups')}: {_matches_none(pattern, names, _nearest(pattern, names, 0.5))}"
+        for pattern in _renaming(config)
+        if names and not any(matches(name, (pattern,)) for name in names)
+    ]
+
+
+def _renaming(config: Config) -> list[str]:
+    """The entries of `groups` that hold for names of classes, and not of groups."""
+    return [
+        pattern
+        for pattern, override in config.groups.items()
+        if any(key in (override or {}) for key in RECORDING_KEYS)
+    ]
+
+
+def _nearest(pattern: str, names: Sequence[str], cutoff: float) -> str | None:
+    lower = {name.lower(): name for name in reversed(names)}
+    close = difflib.get_close_matches(pattern.lower(), list(lower), n=1, cutoff=cutoff)
+    return lower[close[0]] if close else None
+
+
+def _matches_none(pattern: str, names: Sequence[str], nearest: str | None) -> str:
+    hint = f"; did you mean {nearest!r}?" if nearest else ""
+    return f"{pattern!r} matches none of {', '.join(names)}{hint}"
 
 
 def _channels(config: Config, groups: list[str]) -> Iterator[str]:

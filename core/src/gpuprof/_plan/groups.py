@@ -10,13 +10,12 @@ from typing import Any
 import attrs
 
 from gpuprof._config import sources
+from gpuprof._config.selection import group_problem
 from gpuprof._config.structure import Invalid, join, plain, shown, structure
 from gpuprof.backend.types import option
 from gpuprof.errors import ConfigError
 
 MOST_RANKS = 100_000
-_LONGEST = 160
-"""The longest name of a group, in bytes: rank, start and extensions follow, up to 255."""
 _FILE = re.compile(r"/|\.ya?ml$|\.json$")
 _EXPECTED = f"a number of ranks from 1 to {MOST_RANKS}"
 
@@ -63,12 +62,9 @@ def check_name(group: str, rank: int, path: str = "group") -> None:
     Raises:
         ConfigError: `group` is not a usable name, or `rank` is negative.
     """
-    if not isinstance(group, str) or not re.fullmatch(r"[^/\0.{}][^/\0{}]*", group):
-        expected = "a name without / { } that does not start with a dot"
-        raise ConfigError([f"{path}: {Invalid(group, expected)}"])
-    if len(group.encode(errors="replace")) > _LONGEST or not group.isprintable():
-        expected = f"a printable name of at most {_LONGEST} bytes: it is a part of files' names"
-        raise ConfigError([f"{path}: {Invalid(group, expected)}"])
+    problem = group_problem(group)
+    if problem:
+        raise ConfigError([f"{path}: {problem}"])
     if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
         raise ConfigError([f"rank: {rank!r} is not valid; expected an integer of at least 0"])
 

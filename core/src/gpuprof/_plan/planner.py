@@ -56,6 +56,17 @@ class Planner:
         if not config.selects_nothing:
             self.manager("all")
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which loads the backend by itself."""
+        return {
+            "library_steps": self.library_steps,
+            "config": self.config,
+            "run": self.run,
+            "output_dir": self.output_dir,
+            "_managers": {},
+            "_captured": {},
+        }
+
     @functools.cached_property
     def _parts(self) -> tuple[Any, list[tuple[str, Any]]]:
         return _load_parts(self.config.backend or "none", self.config.plugins, self.config.path)

@@ -141,9 +141,11 @@ def _start() -> Session | None:
         from gpuprof_timing.recording import at_interpreter_end
 
         from gpuprof._session.session import Session
-        from gpuprof._shim.row import decode
+        from gpuprof._shim.row import LEFT_OUT, decode
 
         row = decode(value)
+        if row.get("role") == LEFT_OUT:
+            return None
         if "rank_variable" in row:
             row["rank"] = int(os.environ[row["rank_variable"]])
         made = Session(row, _timing)

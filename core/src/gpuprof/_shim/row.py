@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 VARIABLE = "GPUPROF_WORKER"
 VERSION = 1
 INTERPRETER = "{interpreter}"
+LEFT_OUT: Final = "left out"
 KEEP_EXIT_CODE = "{keep_exit_code}"
 """Placeholder in a command for the words in front of a script that save the script's exit code,
 for tools that lose it."""
@@ -90,13 +91,18 @@ class Row(_Planned, total=False):
         orders: the directory in which ``gpuprof capture`` leaves its orders.
         node_ids: whether several nodes share a host name.
         print_tree: whether the worker prints its tree at its end, as nobody else does.
+        unselected: what to say at the end if the process turns out to be no driver on Ray: that it
+            is not profiled.
         home: the final directory of the runs, where reports are collected from a staging one.
         run_directory: the run's directory where its files are brought in the end.
         rank_variable: the variable that has the rank instead, where a library starts the ranks.
         drives: whether the worker, or what it starts, makes the run's workers and counts its steps.
-        role: ``owner`` is the worker; ``child`` a process that inherited its environment.
+        role: ``owner`` is the worker; ``child`` a process that inherited its environment; ``left
+            out`` one that records nothing.
         incarnation: which start of the worker this is, from ``1``. A child has none.
         unwrapped: why the worker runs without the profiler.
+        interpreter: the Python of a worker that has the shim in front of it without a plan for it,
+            as it is made by one that is profiled; absent for the shim's own.
     """
 
     captured_steps: list[tuple[int, int]]
@@ -120,15 +126,17 @@ class Row(_Planned, total=False):
     orders: str
     node_ids: bool
     print_tree: bool
+    unselected: str
     home: str
     run_directory: str
     rank_variable: str
     drives: bool
     # known on the node only
-    role: Literal["owner", "child"]
+    role: Literal["owner", "child", "left out"]
     node: str
     incarnation: str
     unwrapped: str
+    interpreter: list[str]
 
 
 def starts_worker(command: Sequence[str]) -> bool:

@@ -112,6 +112,8 @@ def main(value: str, arguments: list[str]) -> int:
         del os.environ[VARIABLE]
         command = [*(planned_interpreter(value) or [sys.executable]), *arguments]
         inherited.become(command)
+    if "launch" not in row:  # a profiled worker has made this one, which inherits its command
+        inherited.become([*row.get("interpreter", [sys.executable]), *arguments])
     return run(row, arguments)
 
 

@@ -28,7 +28,8 @@ RESERVED = {
     "worker_groups", "output_dir", "staging_dir", "collect", "collect_every", "max_bytes",
     "on_error", "plugins", "print_trees", "groups", "ranks", "nodes", "steps", "continuous",
     "discrete", "discrete_labels", "max_windows", "armed", "file_name", "finish_command",
-    "finish_ranks", "instruments", "ledger", "show_env", "step_at", "verbose", "waits",
+    "finish_ranks", "instruments", "ledger", "name", "record", "show_env", "step_at", "verbose",
+    "waits",
 }  # fmt: skip
 """Names that no plugin can have: the keys of a configuration, and the backend ``none``."""
 

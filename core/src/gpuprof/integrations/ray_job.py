@@ -1,7 +1,8 @@
 """Any job on Ray, unmodified: each actor is a worker of a group that has its class's name.
 
 `gpuprof run` installs this in the driver before the program. The run begins with ``ray.init``, and
-ends before ``ray.shutdown`` or with the program. Processes that run tasks are in the group `TASKS`.
+ends before ``ray.shutdown`` or with the program. Processes that run tasks are in a group, too. The
+key ``groups`` may name groups otherwise, or leave them out.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpuprof._session import public
 from gpuprof._session.ledger import PACED_STEPS
-from gpuprof._shim.row import VARIABLE, decode, encode
+from gpuprof._shim.row import VARIABLE, decode
 from gpuprof.errors import GpuprofError
 from gpuprof.integrations._changes import after_import, guarded, replace, say
 
+if TYPE_CHECKING:
+    from gpuprof.ray._joined import Launched
+
 SETTINGS = "GPUPROF_LAUNCHED"
 """What `gpuprof run` was given, for the driver."""
-TASKS = "Tasks"
 _HELPERS = ("ray.data._internal", "ray.util", "ray.serve", "ray.experimental", "ray._private")
 """Modules of Ray whose actors do none of the job's work."""
 _HELPER_CLASSES = frozenset(
@@ -46,14 +49,15 @@ def install() -> None:
 
 def install_in_worker() -> None:
     """Start the session of a worker process, and record the actors that it makes."""
-    session = public.session()
-    if session is None:
+    if not os.environ.get(VARIABLE):
         return
-    from gpuprof.ray._announced import connect
+    session = public.session()
+    if session is not None:
+        from gpuprof.ray._announced import connect
 
-    _attempt("Ray: the driver", lambda: connect(session))
+        _attempt("Ray: the driver", lambda: connect(session))
+        _libraries()
     after_import("ray.actor", lambda module: _actors(module, _plan_in_worker))
-    _libraries()
 
 
 def _attempt(what: str, call: Callable[[], Any]) -> Any:
@@ -113,57 +117,56 @@ def _end() -> None:
 
 def _prepare(runtime_env: dict[str, Any]) -> dict[str, Any]:
     """The job's runtime environment, with which its tasks are recorded, too."""
-    from gpuprof.integrations import _driver
-
-    profiler = _driver.current()
-    made: dict[str, Any] | None = _attempt(
-        "Ray: tasks", lambda: profiler and profiler.job_runtime_env(runtime_env, TASKS)
-    )
+    profiler = _launched()
+    made = _attempt("Ray: tasks", lambda: profiler and profiler.tasks_runtime_env(runtime_env))
     return made or runtime_env
 
 
 def _announce() -> None:
     """Leave what workers need to find the driver, in the store of Ray's cluster."""
-    from gpuprof.integrations import _driver
-    from gpuprof.ray._announced import announce
-    from gpuprof.ray._joined import Launched
-
-    profiler = _driver.current()
-
-    if isinstance(profiler, Launched):
-        content = profiler.accept_workers
-        _attempt("Ray: the connections", lambda: announce(profiler.run, content()))
+    profiler = _launched()
+    if profiler is not None:
+        _attempt("Ray: the connections", profiler.announce)
 
 
 def _flushing(original: Callable[..., Any]) -> Callable[..., Any]:
     """A killed actor writes nothing any more, so it writes before."""
 
     def kill(actor: Any, *args: Any, **options: Any) -> Any:
-        from gpuprof.integrations import _driver
-
-        profiler = _driver.current()
+        profiler = _launched()
         if profiler is not None:
-            _attempt("Ray: a kill", profiler.flush)  # type: ignore[attr-defined]
+            _attempt("Ray: a kill", profiler.flush)
         return original(actor, *args, **options)
 
     return kill
 
 
-def _plan_in_driver(group: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def _launched() -> Launched | None:
+    """The run of this process, if `gpuprof run` has started it."""
     from gpuprof.integrations import _driver
+    from gpuprof.ray._joined import Launched
+
+    profiler = _driver.current()
+    return profiler if isinstance(profiler, Launched) else None
+
+
+def _plan_in_driver(name: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     from gpuprof.ray import start_as_ray_does
     from gpuprof.ray._announced import next_rank
 
     start_as_ray_does()  # the run begins with it
-    profiler = _driver.current()
+    profiler = _launched()
     if profiler is None or len(profiler.plan) >= _MOST_ACTORS:
         return {}, None
-    rank = next_rank(profiler.run, group)
     given = dict(options.get("runtime_env") or {})
+    group = profiler.group_of(name)
+    if group is None:
+        return profiler.leave_out(given), None
+    rank = next_rank(profiler.run, group)
     gpus = {"num_gpus": options["num_gpus"]} if options.get("num_gpus") else {}
     planned = profiler.worker_options(group=group, rank=rank, runtime_env=given, **gpus)
     profiled = profiler.plan[-1].profiled
-    profiler.expect_no_handle(group, rank)  # type: ignore[attr-defined]
+    profiler.expect_no_handle(group, rank)
 
     def add(handle: Any) -> None:
         # others connect by themselves, so that no handle keeps an actor alive
@@ -179,10 +182,10 @@ def _plan_in_driver(group: str, options: dict[str, Any]) -> tuple[dict[str, Any]
 def _actors(module: ModuleType, plan: Callable[..., tuple[dict[str, Any], Any]]) -> None:
     """Give each actor a group and a rank."""
 
-    def planning(group: str, options: dict[str, Any]) -> tuple[Any, Any] | None:
+    def planning(name: str, options: dict[str, Any]) -> tuple[Any, Any] | None:
         from gpuprof.ray._announced import environment
 
-        runtime_env, add = plan(group, options) if group else (_unrecorded(options), None)
+        runtime_env, add = plan(name, options) if name else (_unrecorded(options), None)
         return (environment(runtime_env), add) if runtime_env else None
 
     def making(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -192,17 +195,17 @@ def _actors(module: ModuleType, plan: Callable[..., tuple[dict[str, Any], Any]])
             kwargs: Any = None,
             **options: Any,
         ) -> Any:
-            group = _attempt("Ray: an actor", lambda: _group(self))
+            name = _attempt("Ray: an actor", lambda: _class_name(self))
             # with `get_if_exists`, Ray calls again without it if there is none
-            if group is None or options.get("get_if_exists"):
+            if name is None or options.get("get_if_exists"):
                 return original(self, args, kwargs, **options)
-            planned = _attempt(f"Ray: {group}", lambda: planning(group, options))
+            planned = _attempt(f"Ray: {name}", lambda: planning(name, options))
             if planned is None:
                 return original(self, args, kwargs, **options)
             runtime_env, add = planned
             handle = original(self, args, kwargs, **{**options, "runtime_env": runtime_env})
             if add is not None:
-                _attempt(f"Ray: {group}", lambda: add(handle))
+                _attempt(f"Ray: {name}", lambda: add(handle))
             return handle
 
         return _remote
@@ -210,8 +213,8 @@ def _actors(module: ModuleType, plan: Callable[..., tuple[dict[str, Any], Any]])
     replace(module.ActorClass, "_remote", making, ["args", "kwargs"])
 
 
-def _group(actor_class: Any) -> str:
-    """The group of an actor: its class's name; empty for the helpers of Ray's own libraries."""
+def _class_name(actor_class: Any) -> str:
+    """The name of an actor's class; empty for the helpers of Ray's own libraries."""
     made = actor_class.__ray_metadata__
     name, module = made.class_name.rpartition(".")[2], made.modified_class.__module__
     if name == "ImplicitFunc":  # Ray Tune's class around the function of a trial
@@ -232,18 +235,23 @@ def _unrecorded(options: dict[str, Any]) -> dict[str, Any]:
 # Workers
 
 
-def _plan_in_worker(group: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """As in the driver; but only a driver can have a worker profiled."""
-    from gpuprof.ray._announced import next_rank, template
+def _plan_in_worker(name: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """As in the driver, which is told of it, and opens its windows."""
+    from gpuprof.ray._announced import announced_planning, next_rank, note_class, note_worker
 
     run = decode(os.environ[VARIABLE])["run"]
-    known = template(run)
-    if known is None:
+    planning = announced_planning(run)
+    if planning is None:
         return {}, None
-    row = {**known, "group": group, "rank": next_rank(run, group)}
     given = dict(options.get("runtime_env") or {})
-    variables = {**(given.get("env_vars") or {}), VARIABLE: encode(row)}
-    return {**given, "env_vars": variables}, None
+    note_class(run, name)
+    group = planning.planner.config.recorded_as(name)
+    if group is None:
+        return planning.leave_out(given), None
+    planned = planning.worker(group, next_rank(run, group), options)
+    planned, runtime_env = planning.start(planned, given)
+    note_worker(run, planned)
+    return runtime_env, None
 
 
 # Steps of libraries

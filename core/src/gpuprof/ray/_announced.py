@@ -2,49 +2,92 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping
-from typing import Any
+import pickle
+from collections.abc import Container, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
+import attrs
 from ray.experimental import internal_kv
 from ray.runtime_env import RuntimeEnv
 
-from gpuprof._session.session import Session
 from gpuprof.ray import _listener
 from gpuprof.ray._wire import Address
 
+if TYPE_CHECKING:
+    from gpuprof._plan.worker import PlannedWorker
+    from gpuprof._session.session import Session
+    from gpuprof.ray._planning import Planning
+
+Key = tuple[str, int]
+
 _SPACE = b"gpuprof-run"
+_DRIVER, _PLANNING, _CLASS, _WORKER = "driver", "planning", "class/", "worker/"
 _next: dict[tuple[str, str], int] = {}
 
 
-def announce(run: str, content: Mapping[str, Any]) -> None:
-    """Leave what a worker of the run needs; see `Launched.accept_workers`."""
-    text = json.dumps(content).encode()
-    internal_kv._internal_kv_put(_key(run, "driver"), text, namespace=_SPACE)
+def announce(run: str, driver: str, address: Address, planning: Planning) -> None:
+    """Leave what workers need: where the driver listens, and how to plan workers that they make.
+
+    Args:
+        driver: its own name, which no actor gets.
+    """
+    _put(run, _WORKER + driver)
+    _put(run, _DRIVER, json.dumps(attrs.asdict(address)).encode())
+    _put(run, _PLANNING, pickle.dumps(planning))
 
 
-def template(run: str) -> dict[str, Any] | None:
-    """The row of a worker that is not profiled, for whoever starts one."""
-    row: dict[str, Any] | None = _announced(run).get("row")
-    return row
+@functools.lru_cache(maxsize=1)
+def announced_planning(run: str) -> Planning | None:
+    """What plans the workers that a worker makes; ``None`` if the driver has announced nothing."""
+    content = _get(run, _PLANNING)
+    planning: Planning | None = pickle.loads(content) if content else None
+    return planning
 
 
 def connect(session: Session) -> None:
     """Connect a session, of a worker or of a process that runs tasks, if the driver listens."""
-    address = _announced(session.row["run"]).get("address")
-    if address:
-        _listener.connect(session, Address(**address))
+    content = _get(session.row["run"], _DRIVER)
+    if content is not None:
+        _listener.connect(session, Address(**json.loads(content)))
+
+
+def note_class(run: str, name: str) -> None:
+    """Note that the run has an actor of a class, recorded or not."""
+    _put(run, _CLASS + name)
+
+
+def classes(run: str) -> list[str]:
+    """The names of the classes of which the run has actors."""
+    return sorted(_names(run, _CLASS))
 
 
 def next_rank(run: str, group: str) -> int:
     """A rank that no other worker of the group has, whichever process starts it."""
     rank = _next.get((run, group), 0)
-    while internal_kv._internal_kv_put(
-        _key(run, f"{group}-{rank}"), b"", overwrite=False, namespace=_SPACE
-    ):  # somebody has it
+    while _put(run, f"{_WORKER}{group}-{rank}", overwrite=False):  # somebody has it
         rank += 1
     _next[run, group] = rank + 1
     return rank
+
+
+def note_worker(run: str, planned: PlannedWorker) -> None:
+    """Tell the driver of a worker that another worker makes."""
+    _put(run, _WORKER + planned.worker.name, pickle.dumps(planned))
+
+
+def noted_workers(run: str, known: Container[Key]) -> Iterator[PlannedWorker]:
+    """The workers that other workers have made.
+
+    Args:
+        known: groups and ranks to leave out.
+    """
+    for name in _names(run, _WORKER):
+        group, _, rank = name.rpartition("-")
+        content = None if (group, int(rank)) in known else _get(run, _WORKER + name)
+        if content:
+            yield pickle.loads(content)
 
 
 def environment(runtime_env: Mapping[str, Any]) -> RuntimeEnv:
@@ -52,10 +95,22 @@ def environment(runtime_env: Mapping[str, Any]) -> RuntimeEnv:
     return RuntimeEnv(**runtime_env)
 
 
-def _announced(run: str) -> Mapping[str, Any]:
-    content = internal_kv._internal_kv_get(_key(run, "driver"), namespace=_SPACE)
-    announced: Mapping[str, Any] = json.loads(content) if content else {}
-    return announced
+def _put(run: str, name: str, content: bytes = b"", overwrite: bool = True) -> bool:
+    """Returns whether there was something before."""
+    key = _key(run, name)
+    there: bool = internal_kv._internal_kv_put(key, content, overwrite, namespace=_SPACE)
+    return there
+
+
+def _get(run: str, name: str) -> bytes | None:
+    content: bytes | None = internal_kv._internal_kv_get(_key(run, name), namespace=_SPACE)
+    return content
+
+
+def _names(run: str, prefix: str) -> list[str]:
+    whole = _key(run, prefix)
+    keys: list[bytes] = internal_kv._internal_kv_list(whole, namespace=_SPACE)
+    return [key[len(whole) :].decode() for key in keys]
 
 
 def _key(run: str, name: str) -> bytes:

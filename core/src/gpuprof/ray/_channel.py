@@ -106,10 +106,12 @@ class Channel:
     Attributes:
         keeps_all: whether all workers stay connected. Otherwise a few for each clock do, which
             suffice to measure it: each connection takes a file that the job may need.
+        disconnected: the workers that were connected, and are not any more.
     """
 
     def __init__(self, host: str, on_clock: Callable[[Measurement], object] | None = None) -> None:
         self.keeps_all = True
+        self.disconnected: set[str] = set()
         self._on_clock = on_clock
         self._own_clock = clock_id()
         self._clocks: dict[str, str] = {}
@@ -331,6 +333,7 @@ class Channel:
             keep_alive(connection)
             worker = hello["worker"]
             self._connections[worker] = writer
+            self.disconnected.discard(worker)
             self._clocks[worker] = hello["clock"]
             self._watch_clock(worker)
             if self._left_out:
@@ -359,6 +362,7 @@ class Channel:
         finally:
             if worker is not None and self._connections.get(worker) is writer:
                 del self._connections[worker], self._clocks[worker]
+                self.disconnected.add(worker)
                 self._hear(worker)
                 for request in self._requests.values():
                     if request.kind == "close" and worker in request.windows:

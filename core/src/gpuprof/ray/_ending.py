@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import attrs
@@ -85,6 +85,7 @@ def finish_reports(
     idle: IdleWorkers,
     out_of_reach: Callable[[], set[Key]],
     timeout: float,
+    elsewhere: Set[Key] = frozenset(),
 ) -> tuple[Receipt, list[NodeRecord]]:
     """End the workers whose reports are not complete, and wait for their profilers.
 
@@ -97,6 +98,7 @@ def finish_reports(
         out_of_reach: living actors without a handle here. They cannot be killed, so after the same
             grace period they are no longer waited for.
         timeout: seconds.
+        elsewhere: actors that other workers have made.
     """
     receipt, records = look(False)
     unfinished = {row.worker for row in receipt.rows if row.state != "complete"}
@@ -119,7 +121,7 @@ def finish_reports(
             for handle in actors:
                 ray.kill(handle)
             waiting.difference_update(out_of_reach())
-        return idle.end() or _still_running(waiting, found[1])
+        return idle.end(waiting & elsewhere) or _still_running(waiting, found[1])
 
     return close.wait((receipt, records), look, goes_on, timeout, pause=0.1)
 
@@ -224,12 +226,13 @@ def _snapshot(_: object) -> TreeEntry:
 
 Process = tuple[str, int]
 """A node's name and a process id there."""
-_IDLE = "ray::IDLE"
-"""The process title of an idle worker; a busy one is ``ray::`` and the task's name."""
+_WORKER, _IDLE = "ray::", "ray::IDLE"
+"""What the process titles of Ray's workers begin with, and that of an idle one. A busy one has the
+task's name."""
 
 
 class IdleWorkers:
-    """The processes that run the tasks of a run, to be ended once idle.
+    """The processes of a run that nobody has a handle of: those that run tasks end once idle.
 
     Args:
         nodes: of the cluster.
@@ -239,47 +242,50 @@ class IdleWorkers:
 
     def __init__(self, nodes: Nodes, run_directory: str, workers: Container[Key]) -> None:
         self._nodes = nodes
-        self._arguments = (run_directory, workers)
+        self._run_directory, self._workers = run_directory, workers
         self._signaled: set[Process] = set()
 
-    def end(self) -> bool:
+    def end(self, actors: Set[Key] = frozenset()) -> bool:
         """End idle processes, so that they write their trees and reports.
 
         Processes that run a task are left alone.
 
+        Args:
+            actors: groups and ranks of actors to end, too, busy or not.
+
         Returns:
-            Whether any idle process is left, whether signaled now or earlier.
+            Whether any of these processes is left, whether signaled now or earlier.
         """
-        if not self._arguments[1]:
+        if not self._workers and not actors:
             return False
-        found = [
-            process
-            for some in self._nodes.on_each(_end, *self._arguments, self._signaled)
-            for process in some
-        ]
+        arguments = self._run_directory, self._workers, actors, self._signaled
+        found = [process for some in self._nodes.on_each(_end, *arguments) for process in some]
         self._signaled.update(found)
         return bool(found)
 
 
 def _end(
-    run_directory: str, workers: Container[Key], signaled: Container[Process]
+    run_directory: str,
+    workers: Container[Key],
+    actors: Container[Key],
+    signaled: Container[Process],
 ) -> list[Process]:
-    """Send SIGTERM to a node's idle processes. Runs on that node.
+    """Send SIGTERM to a node's idle processes, and to some actors. Runs on that node.
 
     Signals each process once: a second SIGTERM would end it before its files are written.
     """
     record = read_node(run_directory)
-    mine = [
-        start.process
-        for start in record.starts
-        if (start.group, start.rank) in workers and start.process is not None
-    ]
-    idle = [pid for pid in mine if _title(pid).startswith(_IDLE)]
-    for pid in idle:
-        if (record.node, pid) not in signaled:
+    ended = []
+    for start in record.starts:
+        key, pid = (start.group, start.rank), start.process
+        title = _title(pid) if pid is not None and (key in workers or key in actors) else ""
+        if pid is not None and title.startswith(_WORKER if key in actors else _IDLE):
+            ended.append((record.node, pid))
+    for node, pid in ended:
+        if (node, pid) not in signaled:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-    return [(record.node, pid) for pid in idle]
+    return ended
 
 
 def _title(pid: int) -> str:

@@ -22,6 +22,8 @@ from gpuprof._artifacts.early_ends import Ended
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, read_node
 from gpuprof._config.schema import Config
+from gpuprof._log import log
+from gpuprof._plan.advice import unmatched_names
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
 from gpuprof._session import public
@@ -29,9 +31,12 @@ from gpuprof._session.file import TreeEntry
 from gpuprof._session.ledger import DRIVES, LedgerWriter
 from gpuprof._session.session import Session
 from gpuprof.errors import OutputError
-from gpuprof.ray import _parts
+from gpuprof.ray import _announced, _parts
 from gpuprof.ray._parts import Part
-from gpuprof.ray._profiler import Profiler, RunnerTree
+from gpuprof.ray._profiler import Profiler, RunnerTree, has_windows
+
+TASKS = "Tasks"
+"""The group of the processes that run a job's tasks."""
 
 
 def driving_session() -> Session | None:
@@ -159,6 +164,7 @@ class Launched(_InSession):
     def _begin_tree(self) -> RunnerTree:
         self._planner.library_steps = True
         self._session.row["print_tree"] = False  # it is the run's that is printed
+        self._session.drives = True
         return super()._begin_tree()
 
     def _print(self, trees: printing.Trees, runner: TreeEntry) -> None:
@@ -198,17 +204,58 @@ class Launched(_InSession):
         if self._ledger is not None:
             self._ledger.drain()
 
-    def accept_workers(self) -> Mapping[str, Any]:
-        """What a worker needs that finds the driver by itself.
-
-        Returns:
-            ``address``, and the ``row`` of a worker that is not profiled, for those who start
-            others.
-        """
+    def announce(self) -> None:
+        """Leave in Ray's store what workers need that find the driver by themselves."""
+        if self.directory is None:
+            return
+        self._preflight.look_for_tool()  # on the other nodes, too
         if self._windows is None:
             self._windows = self._control()
         address = self._windows.listen_to_all()
-        return {"address": attrs.asdict(address), "row": self._unprofiled_row("Worker")}
+        _announced.announce(self.run, self._session.name, address, self._planning)
+        _announced.note_class(self.run, TASKS)
+
+    def group_of(self, name: str) -> str | None:
+        """The group of an actor of a class; ``None``: it is not recorded."""
+        _announced.note_class(self.run, name)
+        return self.config.recorded_as(name)
+
+    def tasks_runtime_env(self, runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+        """The job's runtime environment, with which its tasks are recorded, unless left out."""
+        group = self.config.recorded_as(TASKS)
+        if self.directory is None or group is not None:
+            return self.job_runtime_env(runtime_env, group or TASKS)
+        return self.leave_out(runtime_env)
+
+    def leave_out(self, runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+        """What an actor starts with that is not recorded; those that it makes are."""
+        return self._planning.leave_out(runtime_env)
+
+    def _begin_step(self, number: int) -> None:
+        group = self._session.row["group"]
+        captured = any(a <= number < b for a, b in self._planner.captured_steps(group))
+        if captured or self._planner.is_armed(group):
+            with self._guarded():
+                self._plan_those_of_workers()
+        super()._begin_step(number)
+
+    def _end(self, timeout: float) -> None:
+        if self.directory is not None and ray.is_initialized():
+            with self._guarded():
+                self._plan_those_of_workers()
+                for sentence in unmatched_names(self.config, _announced.classes(self.run)):
+                    log().warning("%s", sentence)
+        super()._end(timeout)
+
+    def _plan_those_of_workers(self) -> None:
+        """Take the workers that other workers have made into the plan."""
+        for planned in _announced.noted_workers(self.run, self._plan):
+            worker = planned.worker
+            self._plan[worker.group, worker.rank] = planned
+            self._by_themselves.add((worker.group, worker.rank))
+            self._preflight.announce(planned)
+            if has_windows(planned):
+                self._expect_windows(planned)
 
     def expect_no_handle(self, group: str, rank: int) -> None:
         """A worker is not expected to be registered: it connects by itself."""

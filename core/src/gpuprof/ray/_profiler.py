@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 import attrs
-import ray
 from gpuprof_timing import Timing
 
 from gpuprof import compat
@@ -25,7 +24,6 @@ from gpuprof._artifacts.records import NodeRecord, read_node
 from gpuprof._artifacts.run_id import given_run_id, new_run_id
 from gpuprof._config.load import load
 from gpuprof._config.schema import Config
-from gpuprof._config.secrets import is_secret
 from gpuprof._config.selection import matches
 from gpuprof._log import log
 from gpuprof._plan.groups import check_name
@@ -44,10 +42,9 @@ from gpuprof._session.session import CLOSE_DEADLINE
 from gpuprof._session.step_times import StepTimes
 from gpuprof._session.totals import Totals
 from gpuprof._shim.node import node_name
-from gpuprof._shim.row import VARIABLE, Row, encode
 from gpuprof._shim.safe import make_directory
 from gpuprof.errors import GpuprofError
-from gpuprof.ray import _mistakes, _runtime_env
+from gpuprof.ray import _mistakes
 from gpuprof.ray._accounting import (
     actors_on_dead_nodes,
     explainer,
@@ -69,6 +66,7 @@ from gpuprof.ray._interrupts import Interrupts
 from gpuprof.ray._mistakes import MistakeLog, UnregisteredActors
 from gpuprof.ray._nodes import Nodes
 from gpuprof.ray._parts import Part, together
+from gpuprof.ray._planning import Planning
 from gpuprof.ray._preflight import Preflight
 from gpuprof.ray._steps import Step, Steps
 from gpuprof.ray._windows import Firing, WindowControl
@@ -303,12 +301,10 @@ class Profiler:
         if _mistakes.run_has_ended(self._receipt, f"{group}-{rank}"):
             return options
         _mistakes.reject_duplicate(group, rank, self._handles.get((group, rank)))
-        has_gpu = bool(options.get("num_gpus"))
         if self.directory is not None:
             self._preflight.look_for_tool()  # on the other nodes, if Ray has come up since
-        planned = self._planner.worker(
-            group, rank, has_gpu=has_gpu, tool=self._preflight.common_tool
-        )
+        planning = self._planning
+        planned = planning.worker(group, rank, options)
         if self.directory is None:
             self._plan[group, rank] = planned
             return options
@@ -316,38 +312,15 @@ class Profiler:
         self._preflight.announce(planned)
         if (group, rank) not in self._handles:
             self._unregistered.expect((group, rank), planned, self._expects_add(planned))
-        runtime_env = options.get("runtime_env") or {}
-        job_env = ray.get_runtime_context().runtime_env if ray.is_initialized() else {}
-        # The user's own values win, wherever they were given.
-        own = {**(job_env.get("env_vars") or {}), **(runtime_env.get("env_vars") or {})}
-        planned = attrs.evolve(
-            planned, environment={k: v for k, v in planned.environment.items() if k not in own}
-        )
+        planned, runtime_env = planning.start(planned, options.get("runtime_env") or {})
         self._plan[group, rank] = planned
-        # Secrets travel as variables of their own: the row is shown by Ray, and inherited by
-        # children.
-        secrets_apart = {
-            k: v
-            for k, v in planned.environment.items()
-            if v and (is_secret(k) or k in planned.secret) and "$" not in v
-        }
-        row = self._planner.row(
-            planned, _runtime_env.interpreter(runtime_env, job_env), self._preflight.tool
-        )
-        row["node_ids"] = self._nodes.share_names
-        if self._starts_driver:
-            row["drives"] = True
-        if planned.wrapped:
-            row["launch"]["environment"] = {
-                k: v for k, v in planned.environment.items() if k not in secrets_apart
-            }
-        variables = {VARIABLE: encode(row), **secrets_apart}
-        return {
-            **options,
-            "runtime_env": _runtime_env.merge(
-                runtime_env, job_env, variables, planned.wrapped, "runtime_env"
-            ),
-        }
+        return {**options, "runtime_env": runtime_env}
+
+    @property
+    def _planning(self) -> Planning:
+        """What plans the workers, with what is known of the nodes now."""
+        tools = self._preflight.tool, self._preflight.common_tool
+        return Planning(self._planner, *tools, self._nodes.share_names, self._starts_driver)
 
     def _expects_add(self, planned: PlannedWorker) -> bool:
         """Whether a worker that is not profiled is to be registered: its ledger is wanted."""
@@ -375,17 +348,7 @@ class Profiler:
         """
         if self.directory is None:
             return dict(runtime_env or {})
-        row = self._unprofiled_row(group)
-        row["role"] = "child"
-        return _runtime_env.merge(
-            runtime_env or {}, {}, {VARIABLE: encode(row)}, False, "runtime_env"
-        )
-
-    def _unprofiled_row(self, group: str) -> Row:
-        planned = self._planner.worker(group, 0)
-        row = self._planner.row(attrs.evolve(planned, profiled=False, command=()), [], None)
-        row["node_ids"] = self._nodes.share_names
-        return row
+        return self._planning.job(runtime_env or {}, group)
 
     def add(self, handle: Any, *, group: str, rank: int) -> None:
         """Register an actor, to open its windows, to collect its tree and to measure its clock.
@@ -403,29 +366,34 @@ class Profiler:
         self._unregistered.remove((group, rank))
         planned = self._plan.get((group, rank))
         self._mistakes.note_added(handle, group, rank, wrapped=planned is not None)
-        has_windows = (
-            planned is not None
-            and planned.profiled
-            # the end of a wrapped worker ends its whole-life window; nobody else ends another's
-            and not (planned.worker.lifetime and planned.wrapped)
-        )
+        opens_windows = planned is not None and has_windows(planned)
         with self._guarded():
-            if (has_windows or self._ledger is not None) and self._windows is None:
+            if (opens_windows or self._ledger is not None) and self._windows is None:
                 self._windows = self._control()
                 for key, earlier in self._handles.items():
                     if key != (group, rank):
                         self._windows.listen(f"{key[0]}-{key[1]}", earlier)
             if self._windows is None:
                 return
-            if planned is None or not has_windows:
+            if planned is None or not opens_windows:
                 self._windows.listen(f"{group}-{rank}", handle)
                 return
-            self._windows.add(planned.worker.name, handle, planned.worker.windows)
-            self._discrete |= planned.worker.discrete
-            if not planned.worker.windows:
-                if self._firing is None:
-                    self._firing = Firing(make_orders(str(self.directory)), self._windows)
-                self._firing.add(planned.worker, self.config.selection(group).continuous)
+            self._expect_windows(planned, handle)
+
+    def _expect_windows(self, planned: PlannedWorker, handle: Any = None) -> None:
+        """Open a worker's windows from now on.
+
+        Args:
+            handle: of the actor; ``None``: it connects by itself.
+        """
+        assert self._windows is not None
+        worker = planned.worker
+        self._windows.add(worker.name, handle, worker.windows)
+        self._discrete |= worker.discrete
+        if not worker.windows:
+            if self._firing is None:
+                self._firing = Firing(make_orders(str(self.directory)), self._windows)
+            self._firing.add(worker, self.config.selection(worker.group).continuous)
 
     def _control(self) -> WindowControl:
         """The connections to the workers."""
@@ -569,7 +537,10 @@ class Profiler:
         wrapped = [key for key, planned in profiled.items() if planned.wrapped]
         self._collection.stop()
         out_of_reach = partial(self._unregistered.actors, others, alive=True)
-        receipt, records = finish_reports(look, wrapped, self._handles, idle, out_of_reach, timeout)
+        elsewhere = self._by_themselves - self._handles.keys()
+        receipt, records = finish_reports(
+            look, wrapped, self._handles, idle, out_of_reach, timeout, elsewhere
+        )
         by_job = ended_by_job(self._nodes, ended[0])
         early = [each for each in ended[0] if each not in by_job]
         part = Part(receipt, worker_entries(self.plan), early, by_job)
@@ -695,3 +666,11 @@ class Profiler:
             else:
                 left_out = self._runner_tree.left_out.active
                 self._step_times.add(seconds, "left out" if left_out else "other")
+
+
+def has_windows(planned: PlannedWorker) -> bool:
+    """Whether the driver opens and closes a worker's windows.
+
+    The end of a wrapped worker ends its whole-life window; nobody else ends another's.
+    """
+    return planned.profiled and not (planned.worker.lifetime and planned.wrapped)

@@ -101,6 +101,9 @@ class WindowControl:
         """Register a worker, and start its session.
 
         Adding a name again replaces the handle of a worker that has died.
+
+        Args:
+            handle: of the actor; ``None``: it starts its session, and connects, by itself.
         """
         if not self._channel.keeps_all:  # from now on steps are announced to everybody
             self._channel.keeps_all = True
@@ -114,7 +117,8 @@ class WindowControl:
         if windows and windows[0].start is None:  # the session opens it when it starts
             self._open[name] = _Open(windows[0])
             self._workers[name].told.add(windows[0].number)
-        self.listen(name, handle)
+        if handle is not None:
+            self.listen(name, handle)
 
     def listen(self, name: str, handle: Any) -> None:
         """Announce steps to a worker from now on, and start its session. Replaces its handle."""
@@ -289,7 +293,9 @@ class WindowControl:
         silent = set(windows) - self._channel.connected() if kind == "open" else ()
         request = self._channel.post(kind, windows, deadline)
         # not started yet, or restarted
-        starting = {self._start_session(name): name for name in silent}
+        starting = {self._start_session(name): name for name in silent if name in self._handles}
+        for name in self._channel.disconnected & set(silent) - self._handles.keys():
+            request.answer(name, _channel.ENDED)
         while not request.wait(0.2 if starting else max(0.0, until - time.monotonic())):
             if time.monotonic() >= until:
                 if time.monotonic() >= began + _START_DEADLINE or not any(

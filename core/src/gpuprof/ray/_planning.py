@@ -1,0 +1,127 @@
+"""Plans a worker and its runtime environment, in the driver and in workers that make others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import ray
+
+from gpuprof._config.secrets import is_secret
+from gpuprof._plan.planner import Planner
+from gpuprof._plan.worker import PlannedWorker
+from gpuprof._shim.row import LEFT_OUT, VARIABLE, Row, encode
+from gpuprof.backend.types import Tool
+from gpuprof.ray import _runtime_env
+
+
+@attrs.frozen
+class Planning:
+    """Plans the workers of a run.
+
+    Args:
+        planner: of the run.
+        tool: the profiler's program on this node, or the driver's; ``None`` if there is none.
+        common_tool: what all nodes have in common of it.
+        node_ids: whether several nodes share a host name.
+        drives: whether a worker of this process makes the workers and counts the steps.
+    """
+
+    planner: Planner
+    tool: Tool | None
+    common_tool: Tool | None
+    node_ids: bool
+    drives: bool = False
+
+    def worker(self, group: str, rank: int, options: Mapping[str, Any]) -> PlannedWorker:
+        """Plan an actor or a task with given options.
+
+        Raises:
+            ConfigError: the group's keys are not valid.
+        """
+        has_gpu = bool(options.get("num_gpus"))
+        return self.planner.worker(group, rank, has_gpu=has_gpu, tool=self.common_tool)
+
+    def start(
+        self, planned: PlannedWorker, runtime_env: Mapping[str, Any]
+    ) -> tuple[PlannedWorker, dict[str, Any]]:
+        """What a worker starts with.
+
+        Args:
+            planned: the worker.
+            runtime_env: its own.
+
+        Returns:
+            The worker without the variables that the job sets itself, and `runtime_env` with what
+            it adds.
+
+        Raises:
+            ConfigError: `runtime_env` already wraps the worker.
+        """
+        job_env = _job_env()
+        # The user's own values win, wherever they were given.
+        own = {**(job_env.get("env_vars") or {}), **(runtime_env.get("env_vars") or {})}
+        planned = attrs.evolve(
+            planned, environment={k: v for k, v in planned.environment.items() if k not in own}
+        )
+        # Secrets travel as variables of their own: the row is shown by Ray, and inherited by
+        # children.
+        secrets_apart = {
+            k: v
+            for k, v in planned.environment.items()
+            if v and (is_secret(k) or k in planned.secret) and "$" not in v
+        }
+        row = self._row(planned, runtime_env, job_env)
+        if self.drives:
+            row["drives"] = True
+        if planned.wrapped:
+            row["launch"]["environment"] = {
+                k: v for k, v in planned.environment.items() if k not in secrets_apart
+            }
+        variables = {VARIABLE: encode(row), **secrets_apart}
+        return planned, _runtime_env.merge(
+            runtime_env, job_env, variables, planned.wrapped, "runtime_env"
+        )
+
+    def leave_out(self, runtime_env: Mapping[str, Any]) -> dict[str, Any]:
+        """What a process starts with that records nothing; the actors that it makes are recorded.
+
+        Args:
+            runtime_env: its own.
+        """
+        job_env = _job_env()
+        row = self._row(self._unprofiled(LEFT_OUT), runtime_env, job_env)
+        row["role"] = LEFT_OUT
+        return _runtime_env.merge(
+            runtime_env, job_env, {VARIABLE: encode(row)}, False, "runtime_env"
+        )
+
+    def job(self, runtime_env: Mapping[str, Any], group: str) -> dict[str, Any]:
+        """What the job's processes start with that are no worker of their own, such as tasks.
+
+        Args:
+            runtime_env: the job's own.
+            group: the name of their group.
+        """
+        row = self._row(self._unprofiled(group), {}, {})
+        row["role"] = "child"
+        return _runtime_env.merge(runtime_env, {}, {VARIABLE: encode(row)}, False, "runtime_env")
+
+    def _unprofiled(self, group: str) -> PlannedWorker:
+        return attrs.evolve(self.planner.worker(group, 0), profiled=False, command=())
+
+    def _row(
+        self, planned: PlannedWorker, runtime_env: Mapping[str, Any], job_env: Mapping[str, Any]
+    ) -> Row:
+        interpreter = _runtime_env.interpreter(runtime_env, job_env)
+        row = self.planner.row(planned, interpreter, self.tool)
+        row["node_ids"] = self.node_ids
+        if interpreter and not planned.wrapped:
+            row["interpreter"] = interpreter
+        return row
+
+
+def _job_env() -> Mapping[str, Any]:
+    """The runtime environment that others inherit from this process."""
+    return ray.get_runtime_context().runtime_env if ray.is_initialized() else {}
