@@ -90,6 +90,7 @@ def session_file(*windows: WindowEntry, **changes: Any) -> SessionFile:
         "step": None,
         "step_times": StepTimes().to_dict(),
         "over": True,
+        "drives": False,
         "environment": ENVIRONMENT,
         "timing": Timing().to_dict(),
         "while_profiling": None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,7 @@ from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._report.causes import config, words
-from gpuprof._report.explain import as_dict, bounds, explain, helps, remedy, text
+from gpuprof._report.explain import as_dict, bounds, explain, helps, remedy, text, waits
 from gpuprof._report.words import duration
 from gpuprof._session.instruments.collectives import runs
 from gpuprof.errors import ConfigError
@@ -80,21 +81,23 @@ def test_without_keys_it_abstains(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("instruments", "thinned", "advice"),
+    ("instruments", "thinned", "launched", "advice"),
     [
-        ([], False, "set GPUPROF_INSTRUMENTS=ray: "),
-        (["ray"], True, "raise the key ledger.bytes_per_step"),
+        ([], False, False, "set GPUPROF_INSTRUMENTS=ray: "),
+        (["ray"], True, False, "raise the key ledger.bytes_per_step"),
         (
             ["ray"],
             False,
+            False,
             "record the actors that ray.get of Runner waits for: `gpuprof run -- COMMAND`",
         ),
+        (["ray"], False, True, ""),
     ],
 )
 def test_a_wait_without_a_key_gets_advice_that_can_be_followed(
-    instruments: list[str], thinned: bool, advice: str, tmp_path: Path
+    instruments: list[str], thinned: bool, launched: bool, advice: str, tmp_path: Path
 ) -> None:
-    """What is switched on already is no advice."""
+    """What is switched on already is no advice, nor is `gpuprof run` where it was used."""
     driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
     for step in range(10):
         begin = 100 * step * MS
@@ -103,8 +106,10 @@ def test_a_wait_without_a_key_gets_advice_that_can_be_followed(
     if thinned:
         driver.event("thinned", 5, depth=2)
     run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, [driver, worker]))[0], {})
-    run.instruments = frozenset(instruments)
-    assert remedy(explain(run).confidence).startswith(advice)
+    run.instruments, run.launched = frozenset(instruments), launched
+    given = remedy(explain(run).confidence)
+    assert given.startswith(advice)
+    assert bool(given) == bool(advice)
 
 
 @pytest.mark.parametrize("marked", [False, True])
@@ -1206,11 +1211,36 @@ def test_the_steps_to_capture_are_typical_and_apart(tmp_path: Path) -> None:
     for each in made:
         each.write(tmp_path)
     (finding, *_) = explain(reading.read(tmp_path, 0)).findings
-    *keys, steps = config(finding, rounds=False).split()
-    assert ["GPUPROF_WORKER_GROUPS=A", "GPUPROF_RANKS=0,1"] == keys
+    *keys, steps = config(finding, rounds=False, launched=False).split()
+    assert ["GPUPROF_BACKEND=PROFILER", "GPUPROF_WORKER_GROUPS=A", "GPUPROF_RANKS=0,1"] == keys
     captured = [int(number) for number in steps.removeprefix("GPUPROF_STEPS=").split(",")]
     assert not {10, 11} & set(captured)
     assert captured[1] - captured[0] > 2
+
+
+def test_a_job_under_gpuprof_run_is_captured_by_its_command(tmp_path: Path) -> None:
+    """It has no other place for settings that can be copied as they are."""
+    run = reading.read(Job("slow rank", seed=3).write(tmp_path / "run"))
+    run.launched = True
+    (finding, *_) = as_dict(explain(run))["findings"]
+    assert re.fullmatch(
+        "gpuprof run --set backend=PROFILER --set worker_groups=RolloutGroup "
+        r"--set ranks=\d,\d --set steps=\d+,\d+ -- COMMAND",
+        finding["config"],
+    )
+
+
+def test_a_group_that_has_no_part_in_a_step_does_not_wait(tmp_path: Path) -> None:
+    """Such as a process that has only started the others."""
+    made = [SimulatedLedger(name) for name in ("A-0", "controller-0")]
+    driver = SimulatedLedger("Runner", "driver")
+    for step in range(10):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        driver.span("ray.get", begin, begin + 100 * MS, waits_for="*", waits=[f"k{step}"])
+        made[0].span("work", begin, begin + 80 * MS, releases=[f"k{step}"])
+    run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, [driver, *made]))[0], {})
+    assert waits(explain(run)) == "A 20 % (between calls)"
 
 
 def test_the_calls_of_a_killed_worker_are_why_a_path_is_lost(tmp_path: Path) -> None:

@@ -202,6 +202,7 @@ class Explanation:
     Args:
         run: the run's id.
         driver: the name of the process that drives the steps; empty if each rank has its own.
+        launched: whether `gpuprof run` has started it.
         steps: how many steps there are, and the numbers of those left out.
         seconds: of the steps that count: ``median``, ``mean``, ``least``, ``most`` and ``sum``;
             ``loop``: from the first one's beginning to the last one's end, without the steps that
@@ -220,6 +221,7 @@ class Explanation:
 
     run: str
     driver: str
+    launched: bool
     steps: dict[str, Any]
     seconds: dict[str, float]
     kinds: list[KindOfStep]
@@ -275,6 +277,7 @@ class Explainer:
         return Explanation(
             run=run.name,
             driver="" if run.driver is None else run.processes[run.driver].name,
+            launched=run.launched,
             steps=self._steps(),
             seconds={
                 "median": record.median / 1e9,
@@ -474,8 +477,8 @@ class Explainer:
             remedy=self._remedy(run.processes[number], place),
         )
 
-    def _remedy(self, process: Process, place: int) -> Remedy:
-        """What to add where a path is lost."""
+    def _remedy(self, process: Process, place: int) -> Remedy | None:
+        """What to add where a path is lost; ``None`` if nothing is missing."""
         run = self.run
         can_show_calls = run.driver is not None and "ray" not in run.instruments
         with_ray = sorted({*run.instruments, "ray"})
@@ -492,7 +495,7 @@ class Explainer:
             gone = sorted({run.processes[number].name for number in run.gone})
             return Remedy("no early end", gone=gone)
         if name in CALLS and name.startswith("ray."):
-            return Remedy("record all")
+            return None if run.launched else Remedy("record all")
         if name.startswith("torch.") and "torch" not in run.instruments:
             return Remedy("torch", sorted({*run.instruments, "torch"}))
         if name == AWAIT:

@@ -119,11 +119,11 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     if orders is not None:
         row["orders"] = orders
     if of.rank == 0 and not matches(group, config.worker_groups):
-        log().warning(
-            "%s: not profiled: %s; --group sets this process's group",
-            planned.worker.name,
-            planned.reason,
-        )
+        said = f"not profiled: {planned.reason}; --group sets this process's group"
+        if of.launcher or not at_start.starts(planned.environment):
+            log().warning("%s: %s", planned.worker.name, said)
+        else:  # it may be a driver, whose actors are meant
+            row["unselected"] = said
     if not planned.wrapped:
         row["print_tree"] = _prints_tree(config, of)
         os.environ[VARIABLE] = encode(row)

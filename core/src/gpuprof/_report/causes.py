@@ -66,11 +66,13 @@ def what_if(cause: Finding | Promise) -> str:
     return f"{condition}, the run would take {percentage(cause.saves or 0.0)} less{at_most}"
 
 
-def config(finding: Finding, rounds: bool) -> str:
-    """Variables that set a configuration's keys for a run that captures a cause.
+def config(finding: Finding, rounds: bool, launched: bool) -> str:
+    """What captures a cause with a profiler; empty if nothing does.
 
     Args:
         rounds: whether a step is a round of the driver's calls, and so not known while a job runs.
+        launched: whether the run is of `gpuprof run`, so that this is the whole command, and not
+            variables in front of the job's own.
     """
     facts = finding.facts
     if not facts.steps:
@@ -80,7 +82,11 @@ def config(finding: Finding, rounds: bool) -> str:
         keys = {"nodes": [finding.worker]}
     if not rounds:
         keys["steps"] = facts.steps
-    values = {name: ",".join(map(str, each)) for name, each in keys.items()}
+    values = {"backend": "PROFILER"}
+    values |= {name: ",".join(map(str, each)) for name, each in keys.items()}
+    if launched:
+        settings = (f"--set {shlex.quote(f'{name}={each}')}" for name, each in values.items())
+        return f"gpuprof run {' '.join(settings)} -- COMMAND"
     return " ".join(f"GPUPROF_{name.upper()}={shlex.quote(each)}" for name, each in values.items())
 
 

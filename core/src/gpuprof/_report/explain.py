@@ -47,6 +47,8 @@ _LEAST_BOUND = 0.1
 _NEARLY_ALL = 0.7
 """Of a group's share, what a worker must have to stand for it."""
 _LEAST_WAIT = 0.05
+_LEAST_PART = 0.01
+"""Of the steps, which a group must be in scopes for it to wait between calls."""
 _LEAST_HANDOVER = 0.1
 """Share of a step from which handing over is worth a sentence."""
 _LEAST_SAVED = 0.01
@@ -91,7 +93,7 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
 def as_dict(answer: Explanation) -> dict[str, Any]:
     """The whole answer in JSON types, as docs/explain.md describes them."""
     content = {"version": JSON_VERSION, **attrs.asdict(answer)}
-    for name in ("shares", "untimed"):
+    for name in ("shares", "untimed", "launched"):
         del content[name]
     for finding, entry in zip(answer.findings, content["findings"], strict=True):
         del entry["facts"]
@@ -152,7 +154,10 @@ def waits(answer: Explanation) -> str:
         return "not known: nothing was timed"
     said = []
     where = "between calls" if answer.driver else "outside any scope"
-    for group in sorted(answer.groups, key=lambda each: -(each.waits + each.outside)):
+    groups = answer.groups
+    if answer.driver:  # some have no part in the steps, as processes that only start others
+        groups = [each for each in groups if each.work + each.waits >= _LEAST_PART] or groups
+    for group in sorted(groups, key=lambda each: -(each.waits + each.outside)):
         if group.group == DRIVER and answer.driver:
             continue
         if group.waits >= _LEAST_WAIT:
@@ -233,7 +238,7 @@ def _reason(answer: Explanation) -> str:
 
 
 def _config(answer: Explanation, finding: Finding) -> str:
-    return config(finding, rounds=bool(answer.steps["round"]))
+    return config(finding, rounds=bool(answer.steps["round"]), launched=answer.launched)
 
 
 def _sum(shares: Iterable[Share]) -> float:
@@ -452,9 +457,9 @@ def _finding(answer: Explanation, number: int, finding: Finding) -> str:
         saved = f"{if_}the run would take {percentage(finding.saves)} less"
         lines.append(_tables.labelled("   saves   ", saved))
     lines.append(_tables.labelled("   next    ", said.action))
-    if variables := _config(answer, finding):
-        backend = "GPUPROF_BACKEND=PROFILER"
-        lines.append(_tables.labelled("   with    ", f"{backend} {variables}"))
+    if command := _config(answer, finding):
+        labelled = _tables.labelled("   with    ", command)
+        lines.append(labelled.replace("\n", " \\\n"))  # so that it can be pasted
     return "\n".join(lines)
 
 
@@ -467,9 +472,9 @@ def _confidence(answer: Explanation) -> str:
         said = [f"Nothing was timed, so nothing is explained.{clocks}"]
     else:
         said = [f"{explained} of the critical path is explained.{clocks}"]
-    if found.remedy and answer.paths:
+    if found.worker and answer.paths:
         instrument = remedy(found)
-        to_see_it = "" if instrument == helps(answer) else f" To see it: {instrument}."
+        to_see_it = "" if instrument in ("", helps(answer)) else f" To see it: {instrument}."
         said.append(
             f"Longest unexplained: {found.worker} {found.scope}, {duration(found.seconds)} a step."
             f"{to_see_it}"

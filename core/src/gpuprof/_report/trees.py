@@ -280,6 +280,10 @@ def _read(file: Path) -> tuple[_Process, Mapping[str, Any]] | None:
         return _Process(file.stem, "", _text(data, "name")), {"timing": data}
     if not isinstance(data.get("timing"), dict):
         return None
+    if data.get("drives"):
+        if file.with_name(f"{DRIVER}.json").exists():
+            return None
+        return _Process(DRIVER, _text(data, "run"), DRIVER), data
     name = _text(data, "name")
     group = _text(data, "group") if "group" in data else name
     return _Process(name, _text(data, "run") if "run" in data else "", group), data

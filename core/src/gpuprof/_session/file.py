@@ -98,6 +98,8 @@ class SessionFile(TreeEntry):
         step: the last step of a worker that counts its own steps.
         over: whether the process has written all that it knows, as it has ended, or the run has. A
             killed process has not.
+        drives: whether the process drives the workers of a job on Ray, so that ``Runner.json`` has
+            the same tree.
         environment: what the process runs on and with.
     """
 
@@ -120,6 +122,7 @@ class SessionFile(TreeEntry):
     step: int | None
     step_times: StepSums
     over: bool
+    drives: bool
     environment: Environment
 
 

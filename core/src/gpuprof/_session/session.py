@@ -70,6 +70,7 @@ class Session:
         totals: what the attributes of its steps add up to.
         ledger: when its scopes began and ended; ``None`` if that is switched off.
         launched: whether `gpuprof run` has started this process, and nobody else ends its run.
+        drives: whether its tree is that of the run's driver.
         outside: times one that is in no window; nothing where none can be opened.
         refuses_orders: why nobody but the job's own steps can open a window; ``None`` if others
             can.
@@ -103,6 +104,7 @@ class Session:
         self.totals = Totals()
         self.ended = False
         self.launched = False
+        self.drives = False
         self._over = False
         self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
         # of a child process that is in the report of its worker's whole life
@@ -263,6 +265,8 @@ class Session:
         self.write("ready")
         if self.launched and self._step_at is not None and self._step_at.why_none:
             log().warning("%s: %s", self.name, self._step_at.why_none)
+        if self.launched and "unselected" in self.row:
+            log().warning("%s: %s", self.name, self.row["unselected"])
         if self.row.get("print_tree") and not self.child:
             totals = self.totals.entry()
             if self.timing or totals:
@@ -321,6 +325,7 @@ class Session:
             "step": self.progress.step if self.step_times.ended else None,
             "step_times": self.step_times.to_dict(),
             "over": self._over,
+            "drives": self.drives,
             "environment": environment(),
             **self.trees(device),
         }
