@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import enum
 import itertools
+import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 FAR = 2**61
+LINK = struct.Struct("<qqq8sQ")
 
 
 class Phase(enum.Enum):
@@ -115,7 +117,9 @@ class Side:
             outer = self.make(kind, key)(inner)
             return self.do(actor, partial(outer, which % 4))
         if action == "inside":  # of a linked scope, again where it is known
-            link = [None, "batch", b"batch", ("a", b"b"), (), str, int][which % 7]
+            link = [None, "batch", b"a batch.", ("a", b"b"), (b"batch: 1", b"batch: 2"), str, int][
+                which % 7
+            ]
             waits_for = [None, "nothing", "barrier", "data"][which % 4]
             work: Any = [str, int, partial(self.make("linked", "x").__enter__)][which % 3]
             call = partial(
@@ -168,6 +172,8 @@ class Side:
             self.package.set_range_opener(self.opener)
         elif action == "mark":
             self.log.mark(which)
+        elif action == "sent":
+            return self.do(actor, partial(self.log.note_sent, which, b"call", (b"another",)))
         elif action == "take":
             self.taken.append(self.spans())
         return None
@@ -205,8 +211,19 @@ class Side:
         taken = self.log.take()
         places = {node: number for number, node in enumerate(dict.fromkeys(taken.nodes))}
         # by type: a task may get the id of one that is gone, or not
-        tracks = {track: len(type(track).__name__) << 32 for track in taken.tracks}
-        known = {track: number for track, number in tracks.items() if type(track) is not tuple}
+        bare = [getattr(track, "track", track) for track in taken.tracks]
+        tracks = {track: len(type(track).__name__) << 32 for track in bare}
+        known = {track: number for track, number in tracks.items() if type(track) is int}
+        links: list[bytes] = []
+
+        def code_of(node: Any, start: int, end: int, track: Any) -> int:
+            code: int = places[node] + tracks[getattr(track, "track", track)]
+            for key in getattr(track, "keys", ()):
+                role = self.package._spans.ROLES.index(track.role)
+                content = key if isinstance(key, bytes) else key.encode()
+                links.append(LINK.pack(code, start, end, content, role))
+            return code
+
         return (
             [node.key for node in taken.nodes],
             taken.starts,
@@ -214,9 +231,9 @@ class Side:
             [type(track).__name__ for track in taken.tracks],
             [(fold.node.key, *fold[1:5]) for fold in taken.folds],
             taken.marks,
-            taken.rows.pack(
-                places, known, lambda node, start, end, track: places[node] + tracks[track]
-            ),
+            taken.rows.pack(places, known, links, code_of),
+            links,
+            [(type(track).__name__, *rest) for track, *rest in taken.sent],
         )
 
     def end(self) -> object:
@@ -244,7 +261,7 @@ def threads() -> Iterator[list[ThreadPoolExecutor]]:
 ACTIONS = (
     ["enter"] * 4 + ["leave"] * 3 + ["wait"] * 2
     + ["call", "inside", "inside", "burst", "keep", "copy", "alarm", "reset", "switch", "loop"]
-    + ["ranges", "record", "mark", "take"]
+    + ["ranges", "record", "mark", "sent", "take"]
 )  # fmt: skip
 
 

@@ -10,12 +10,11 @@ from gpuprof.integrations import sample_factory
 from gpuprof_timing import Timing
 
 
-class TheirTiming:
+class TheirTiming(dict[str, Any]):
     """A component's `Timing`: its name, and the scopes that are open."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
-        self._open_contexts_stack: list[object] = [self]
+        super().__init__(_name=name, _open_contexts_stack=[self])
 
 
 @pytest.fixture
@@ -47,10 +46,10 @@ def context(tree: Timing, events: list[str]) -> Any:
 
         def __enter__(self) -> None:
             events.append("their clock")
-            self._timing._open_contexts_stack.append(self)
+            self._timing["_open_contexts_stack"].append(self)
 
         def __exit__(self, type_: object, value: object, traceback: object) -> None:
-            self._timing._open_contexts_stack.pop()
+            self._timing["_open_contexts_stack"].pop()
 
     module = ModuleType("sample_factory.utils.timing")
     module.TimingContext = TimingContext  # type: ignore[attr-defined]  # a module of our own

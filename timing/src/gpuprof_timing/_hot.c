@@ -449,6 +449,86 @@ static PyMemberDef recorder_members[] = {
     SLOT(Recorder, end_top_level), {NULL},
 };
 
+/* Threads and tasks */
+
+/* Whether an event loop runs in this thread; -1 for an exception. */
+static int
+loop_runs(void)
+{
+    PyObject *asyncio = PyDict_GetItemWithError(modules, str_asyncio);
+    if (asyncio == NULL) {
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    if (running_loop == NULL) {
+        running_loop = PyObject_GetAttr(asyncio, str_get_running_loop);
+        if (running_loop == NULL) { /* it is being imported */
+            PyErr_Clear();
+            return 0;
+        }
+    }
+    PyObject *loop = PyObject_CallNoArgs(running_loop);
+    if (loop == NULL) {
+        return -1;
+    }
+    Py_DECREF(loop);
+    return loop != Py_None;
+}
+
+static PyObject *
+this_thread(void)
+{
+    return PyLong_FromUnsignedLong(PyThread_get_thread_ident());
+}
+
+/* `_spans.Linked` */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *track, *role, *keys;
+} Linked;
+static PyTypeObject *linked_type;
+
+static void
+linked_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(((Linked *)self)->track);
+    Py_XDECREF(((Linked *)self)->role);
+    Py_XDECREF(((Linked *)self)->keys);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *
+make_linked(PyObject *track, PyObject *role, PyObject *keys)
+{
+    Linked *linked = PyObject_New(Linked, linked_type);
+    if (linked != NULL) {
+        Py_INCREF(track);
+        Py_INCREF(role);
+        Py_INCREF(keys);
+        *linked = (Linked){.ob_base = linked->ob_base, track, role, keys};
+    }
+    return (PyObject *)linked;
+}
+
+static PyObject *
+linked_new(PyTypeObject *type, PyObject *args, PyObject *names)
+{
+    PyObject *track, *role, *keys;
+    if (!PyArg_ParseTuple(args, "OOO", &track, &role, &keys)) {
+        return NULL;
+    }
+    return make_linked(track, role, keys);
+}
+
+static PyMemberDef linked_members[] = {
+    {"track", OBJECT, offsetof(Linked, track), READ_ONLY, NULL},
+    {"role", OBJECT, offsetof(Linked, role), READ_ONLY, NULL},
+    {"keys", OBJECT, offsetof(Linked, keys), READ_ONLY, NULL},
+    {NULL},
+};
+
 /* The rows of `_spans.py` */
 
 typedef struct {
@@ -460,9 +540,9 @@ typedef struct {
     PyObject_HEAD
     Row *row;
     Py_ssize_t count, room;
-    PyObject *clock, *end_interval, *marks;
+    PyObject *clock, *end_interval, *marks, *sent;
     Py_ssize_t most, lost;
-    char spared;
+    char spared, takes_sent;
 } Rows;
 
 static PyTypeObject *rows_type;
@@ -584,13 +664,54 @@ find_integer(PyObject *dict, PyObject *key, int64_t *value)
     return *value == -1 && PyErr_Occurred() ? -1 : 1;
 }
 
+#define KEY 8 /* bytes of a key that need no hash: see `Rows.pack` */
+
+/* Whether all links of a track can be packed here. */
+static int
+has_plain_keys(Linked *linked)
+{
+    int known = linked->role == str_waits || linked->role == str_releases
+                || linked->role == str_meets;
+    if (!known || !PyTuple_CheckExact(linked->keys)) {
+        return 0;
+    }
+    for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(linked->keys); index++) {
+        PyObject *key = PyTuple_GET_ITEM(linked->keys, index);
+        if (!PyBytes_CheckExact(key) || PyBytes_GET_SIZE(key) != KEY) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int
+add_links(PyObject *links, Linked *linked, int64_t code, int64_t start, int64_t end)
+{
+    struct {
+        int64_t code, start, end;
+        char key[KEY];
+        int64_t role;
+    } link = {code, start, end, {0}, 0};
+    link.role = linked->role == str_waits ? 0 : linked->role == str_releases ? 1 : 2;
+    for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(linked->keys); index++) {
+        memcpy(link.key, PyBytes_AS_STRING(PyTuple_GET_ITEM(linked->keys, index)), KEY);
+        PyObject *packed = PyBytes_FromStringAndSize((char *)&link, sizeof(link));
+        int failed = packed == NULL || PyList_Append(links, packed) < 0;
+        Py_XDECREF(packed);
+        if (failed) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static PyObject *
 rows_pack(PyObject *self, PyObject *given)
 {
     Rows *rows = (Rows *)self;
-    PyObject *places, *tracks, *code_of;
-    if (!PyArg_ParseTuple(given, "O!O!O", &PyDict_Type, &places, &PyDict_Type, &tracks,
-                          &code_of)) {
+    PyObject *places, *tracks, *links, *code_of;
+    if (!PyArg_ParseTuple(given, "O!O!O!O", &PyDict_Type, &places, &PyDict_Type, &tracks,
+                          &PyList_Type, &links, &code_of)) {
         return NULL;
     }
     Py_ssize_t count = rows->count;
@@ -603,13 +724,19 @@ rows_pack(PyObject *self, PyObject *given)
     int64_t number = 0;
     for (Py_ssize_t index = 0; index < count; index++) {
         Row row = rows->row[index];
+        Linked *linked = Py_TYPE(row.track) == linked_type ? (Linked *)row.track : NULL;
+        PyObject *track = linked != NULL ? linked->track : row.track;
         int64_t place = 0;
-        int known = find_integer(places, row.node, &place);
-        if (known > 0 && row.track != last) {
-            known = find_integer(tracks, row.track, &number);
-            last = known > 0 ? row.track : NULL;
+        int known = linked == NULL || has_plain_keys(linked)
+                        ? find_integer(places, row.node, &place) : 0;
+        if (known > 0 && track != last) {
+            known = find_integer(tracks, track, &number);
+            last = known > 0 ? track : NULL;
         }
         int64_t code = place + number;
+        if (known > 0 && linked != NULL) {
+            known = add_links(links, linked, code, row.start, row.end) < 0 ? -1 : 1;
+        }
         if (!known) {
             PyObject *found = PyObject_CallFunction(code_of, "OLLO", row.node, (long long)row.start,
                                                     (long long)row.end, row.track);
@@ -637,8 +764,10 @@ rows_init(PyObject *self, PyObject *args, PyObject *names)
     if (!PyArg_ParseTuple(args, "OnO", &clock, &most, &end_interval)) {
         return -1;
     }
-    PyObject *marks = PyList_New(0);
-    if (marks == NULL) {
+    PyObject *marks = PyList_New(0), *sent = PyList_New(0);
+    if (marks == NULL || sent == NULL) {
+        Py_XDECREF(marks);
+        Py_XDECREF(sent);
         return -1;
     }
     Py_INCREF(clock);
@@ -646,6 +775,7 @@ rows_init(PyObject *self, PyObject *args, PyObject *names)
     Py_INCREF(end_interval);
     Py_XSETREF(rows->end_interval, end_interval);
     Py_XSETREF(rows->marks, marks);
+    Py_XSETREF(rows->sent, sent);
     rows->most = most;
     return 0;
 }
@@ -654,6 +784,17 @@ static PyObject *
 rows_full(PyObject *self, void *unused)
 {
     return PyBool_FromLong(((Rows *)self)->count > ((Rows *)self)->most);
+}
+
+static PyObject *
+now_of(Rows *rows)
+{
+    int64_t now;
+    PyObject *wide;
+    if (read_clock(rows->clock, &now, &wide) < 0) {
+        return NULL;
+    }
+    return wide != NULL ? wide : PyLong_FromLongLong(now);
 }
 
 static int
@@ -667,14 +808,7 @@ note(Rows *rows, PyObject *what, PyObject *ends)
         rows->lost++;
         return 0;
     }
-    int64_t now;
-    PyObject *time;
-    if (read_clock(rows->clock, &now, &time) < 0) {
-        return -1;
-    }
-    if (time == NULL) {
-        time = PyLong_FromLongLong(now);
-    }
+    PyObject *time = now_of(rows);
     PyObject *mark = time ? PyTuple_Pack(3, what, time, ends) : NULL;
     Py_XDECREF(time);
     int failed = mark == NULL || PyList_Append(rows->marks, mark) < 0;
@@ -713,6 +847,31 @@ rows_mark(PyObject *self, PyObject *what)
     Py_RETURN_NONE;
 }
 
+static PyObject *
+rows_note_sent(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    Rows *rows = (Rows *)self;
+    if (count != 3 || rows->sent == NULL) {
+        PyErr_SetString(PyExc_TypeError, "expected when it was begun, a key, and the keys needed");
+        return NULL;
+    }
+    if (!rows->takes_sent) {
+        Py_RETURN_NONE;
+    }
+    int runs = loop_runs();
+    PyObject *track = runs < 0 ? NULL : runs ? PyObject_CallNoArgs(task_track) : this_thread();
+    PyObject *time = track != NULL ? now_of(rows) : NULL;
+    PyObject *row = time != NULL ? PyTuple_Pack(5, track, args[0], time, args[1], args[2]) : NULL;
+    Py_XDECREF(track);
+    Py_XDECREF(time);
+    int failed = row == NULL || PyList_Append(rows->sent, row) < 0;
+    Py_XDECREF(row);
+    if (failed) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 static int
 rows_traverse(PyObject *self, visitproc visit, void *arg)
 {
@@ -725,6 +884,7 @@ rows_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(rows->clock);
     Py_VISIT(rows->end_interval);
     Py_VISIT(rows->marks);
+    Py_VISIT(rows->sent);
     return 0;
 }
 
@@ -735,6 +895,7 @@ rows_clear(PyObject *self)
     Py_CLEAR(rows->clock);
     Py_CLEAR(rows->end_interval);
     Py_CLEAR(rows->marks);
+    Py_CLEAR(rows->sent);
     Row *row = rows->row;
     Py_ssize_t count = rows->count, room = rows->room;
     rows->row = NULL;
@@ -762,14 +923,17 @@ static PyMethodDef rows_methods[] = {
     {"pack", rows_pack, METH_VARARGS, NULL},
     {"note", rows_note, METH_O, NULL},
     {"mark", rows_mark, METH_O, NULL},
+    {"note_sent", (PyCFunction)(void (*)(void))rows_note_sent, METH_FASTCALL, NULL},
     {NULL},
 };
 
 static PyGetSetDef rows_getset[] = {{"full", rows_full, NULL, NULL, NULL}, {NULL}};
 static PyMemberDef rows_members[] = {
     {"marks", OBJECT, offsetof(Rows, marks), READ_ONLY, NULL},
+    {"sent", OBJECT, offsetof(Rows, sent), READ_ONLY, NULL},
     {"lost", SIZE, offsetof(Rows, lost), 0, NULL},
     {"spared", BOOLEAN, offsetof(Rows, spared), 0, NULL},
+    {"takes_sent", BOOLEAN, offsetof(Rows, takes_sent), 0, NULL},
     {NULL},
 };
 
@@ -930,29 +1094,6 @@ variable_of(PyObject *method, PyCFunction function)
     }
     PyObject *variable = PyCFunction_GET_SELF(method);
     return variable != NULL && PyContextVar_CheckExact(variable) ? variable : NULL;
-}
-
-/* Whether an event loop runs in this thread; -1 for an exception. */
-static int
-loop_runs(void)
-{
-    PyObject *asyncio = PyDict_GetItemWithError(modules, str_asyncio);
-    if (asyncio == NULL) {
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    if (running_loop == NULL) {
-        running_loop = PyObject_GetAttr(asyncio, str_get_running_loop);
-        if (running_loop == NULL) { /* it is being imported */
-            PyErr_Clear();
-            return 0;
-        }
-    }
-    PyObject *loop = PyObject_CallNoArgs(running_loop);
-    if (loop == NULL) {
-        return -1;
-    }
-    Py_DECREF(loop);
-    return loop != Py_None;
 }
 
 static inline int
@@ -1286,7 +1427,7 @@ add_row(Scope *self, Node *node, int64_t ended)
             Py_INCREF(track);
         }
         else {
-            track = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
+            track = this_thread();
             if (track == NULL) {
                 return -1;
             }
@@ -1434,53 +1575,6 @@ specification:
 
 /* Calls inside of linked scopes: `_linked.py` has the reasons */
 
-typedef struct {
-    PyObject_HEAD
-    PyObject *track, *role, *keys;
-} Linked;
-static PyTypeObject *linked_type;
-
-static void
-linked_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    Py_XDECREF(((Linked *)self)->track);
-    Py_XDECREF(((Linked *)self)->role);
-    Py_XDECREF(((Linked *)self)->keys);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
-static PyObject *
-make_linked(PyObject *track, PyObject *role, PyObject *keys)
-{
-    Linked *linked = PyObject_New(Linked, linked_type);
-    if (linked != NULL) {
-        Py_INCREF(track);
-        Py_INCREF(role);
-        Py_INCREF(keys);
-        *linked = (Linked){.ob_base = linked->ob_base, track, role, keys};
-    }
-    return (PyObject *)linked;
-}
-
-static PyObject *
-linked_new(PyTypeObject *type, PyObject *args, PyObject *names)
-{
-    PyObject *track, *role, *keys;
-    if (!PyArg_ParseTuple(args, "OOO", &track, &role, &keys)) {
-        return NULL;
-    }
-    return make_linked(track, role, keys);
-}
-
-static PyMemberDef linked_members[] = {
-    {"track", OBJECT, offsetof(Linked, track), READ_ONLY, NULL},
-    {"role", OBJECT, offsetof(Linked, role), READ_ONLY, NULL},
-    {"keys", OBJECT, offsetof(Linked, keys), READ_ONLY, NULL},
-    {NULL},
-};
-
 /* The node of a linked scope of this name, were it entered now; NULL if it is not known, or not
 linked. `inside` tells whether it is the innermost open scope's. Borrowed. */
 static Node *
@@ -1591,7 +1685,7 @@ link_span(Scope *scope, PyObject *waits_for, PyObject *key, PyObject *result)
         Py_INCREF(track);
     }
     else {
-        track = PyLong_FromUnsignedLong(PyThread_get_thread_ident());
+        track = this_thread();
     }
     PyObject *linked = track != NULL ? make_linked(track, role, keys) : NULL;
     Py_XDECREF(track);

@@ -140,12 +140,15 @@ class Taken(NamedTuple):
         marks: what was passed to `SpanLog.mark` or `SpanLog.note`, when, and whether it ended the
             interval.
         lost: moments for which there was no room.
+        sent: of each call that was passed to `SpanLog.note_sent` its track, when sending it began
+            and ended, its key, and the keys that it needs.
     """
 
     rows: _Rows
     folds: list[Folded]
     marks: list[tuple[Any, int, bool]]
     lost: int
+    sent: list[tuple[Track, int, int, bytes, tuple[bytes, ...]]]
 
     @property
     def nodes(self) -> list[Node]:
@@ -195,7 +198,7 @@ def room_of(recorded: Callable[[], int], node: Node) -> int | None:
 
 
 class _Rows(list["Any"]):
-    """Of each call that is kept its node, start, end and track; and moments.
+    """Of each call that is kept its node, start, end and track; moments, and calls sent elsewhere.
 
     Args:
         clock: returns nanoseconds.
@@ -205,10 +208,14 @@ class _Rows(list["Any"]):
     Attributes:
         marks: the moments: what, when, and whether the interval ended there.
         lost: moments for which there was no room.
+        sent: see `Taken`.
         spared: whether the top level has no more room than those below.
+        takes_sent: whether calls that are sent are kept.
     """
 
-    __slots__ = ("clock", "end_interval", "lost", "marks", "most", "spared")
+    __slots__ = (
+        "clock", "end_interval", "lost", "marks", "most", "sent", "spared", "takes_sent",
+    )  # fmt: skip
 
     def __init__(
         self, clock: Callable[[], int], most: int, end_interval: Callable[[], object]
@@ -218,7 +225,9 @@ class _Rows(list["Any"]):
         self.end_interval = end_interval
         self.marks: list[tuple[Any, int, bool]] = []
         self.lost = 0
+        self.sent: list[tuple[Track, int, int, bytes, tuple[bytes, ...]]] = []
         self.spared = False
+        self.takes_sent = False
 
     @property
     def full(self) -> bool:
@@ -243,6 +252,11 @@ class _Rows(list["Any"]):
         elif recorder.interval is not None:
             recorder.interval = object()
 
+    def note_sent(self, started: int, key: bytes, needs: tuple[bytes, ...]) -> None:
+        """See `SpanLog.note_sent`."""
+        if self.takes_sent:
+            self.sent.append((task_track(), started, self.clock(), key, needs))
+
     def take(self) -> _Rows:
         """What there is. Threads go on appending: what comes meanwhile is taken the next time."""
         size = len(self)
@@ -259,6 +273,7 @@ class _Rows(list["Any"]):
         self,
         places: dict[Node, int],
         tracks: dict[object, int],
+        links: list[bytes],
         code_of: Callable[[Node, int, int, Track], int],
     ) -> bytes:
         """Each row as three little-endian integers of 64 bits: its code, start and end.
@@ -266,7 +281,9 @@ class _Rows(list["Any"]):
         Args:
             places: the number of each known node.
             tracks: what is added to it for each known track; the sum is the code.
-            code_of: returns the code of a row whose node or track is not known.
+            links: gets what `code_of` would add to it. In C: keys of eight bytes, which are 64 bits
+                as they are, are packed without a call of Python.
+            code_of: returns the code of a row whose node or track is not known, or has links.
         """
         if not self:
             return b""
@@ -308,6 +325,8 @@ class SpanLog:
     Attributes:
         mark: ends the interval here, and notes what happens in this thread now.
         note: notes what happens in this thread now. The interval goes on.
+        note_sent: notes a call of another process that this thread has just sent: when sending it
+            began, its key, and the keys of the calls whose results it takes.
 
     >>> from gpuprof_timing import Timing
     >>> from gpuprof_timing._spans import SpanLog
@@ -335,6 +354,7 @@ class SpanLog:
         # the buffer's own, as whoever marks steps waits for it
         self.mark: Callable[[object], object] = self._buffer.mark
         self.note: Callable[[object], object] = self._buffer.note
+        self.note_sent: Callable[[int, bytes, tuple[bytes, ...]], object] = self._buffer.note_sent
         self._folds: list[Folded] = []
         self._lock = threading.RLock()  # a signal's handler may begin a step
 
@@ -353,6 +373,7 @@ class SpanLog:
             self._prepare(node)
         recorder.end_top_level = self._end_of_top_level
         self._buffer.spared = False
+        self._buffer.takes_sent = True
         recorder.add = self._buffer.append
         recorder.interval = object()
 
@@ -362,6 +383,7 @@ class SpanLog:
         if recorder.interval is None:
             return
         recorder.interval = clock = None
+        self._buffer.takes_sent = False
         with self._lock:
             self._fold(0)
         for node in self._nodes():
@@ -369,8 +391,9 @@ class SpanLog:
         recorder.add = _drop
 
     def thin(self, level: int) -> None:
-        """From now on record nothing of nodes at depth `level` and deeper."""
+        """From now on record nothing of nodes at depth `level` and deeper, and no call sent."""
         global depth
+        self._buffer.takes_sent = False
         with self._lock:
             depth = level
             for node in self._nodes():
@@ -398,7 +421,10 @@ class SpanLog:
             marks = self._buffer.marks[:count]
             del self._buffer.marks[:count]
             lost, self._buffer.lost = self._buffer.lost, 0
-        return Taken(rows, folds, marks, lost)
+            count = len(self._buffer.sent)
+            sent = self._buffer.sent[:count]
+            del self._buffer.sent[:count]
+        return Taken(rows, folds, marks, lost, sent)
 
     def _spare_or_next(self) -> None:
         """The rest of `mark`, in all but the most frequent case."""

@@ -20,17 +20,7 @@ from contextlib import suppress
 from errno import ENOENT
 from typing import Any, TypedDict
 
-from gpuprof_timing.recording import (
-    ROLES,
-    Folded,
-    Linked,
-    Node,
-    SpanLog,
-    Track,
-    roots,
-    task_track,
-    walk,
-)
+from gpuprof_timing.recording import ROLES, Folded, Linked, Node, SpanLog, Track, roots, walk
 
 from gpuprof._log import log
 from gpuprof._session.collector import Collections
@@ -68,6 +58,9 @@ result it takes, or 0. A call that takes several has as many rows."""
 
 SIZE = struct.Struct("<Iqq")
 """How many bytes a call handles: place, a time in it, bytes."""
+
+KEY = 8
+"""Bytes of a key in a ledger."""
 
 DRIVES = "drives"
 """The event of a process that counts the run's steps, whatever its header says."""
@@ -143,6 +136,9 @@ class LedgerWriter:
     Attributes:
         begin_step: notes on the job's thread that a step begins, by its number.
         end_step: notes on the job's thread that a step ends.
+        sent: notes on the job's thread a call of another process that it has just sent: when
+            sending it began on this ledger's clock, the key that the call releases at its end, and
+            the keys of the calls whose results are its arguments: it cannot begin before they end.
     """
 
     def __init__(
@@ -167,6 +163,7 @@ class LedgerWriter:
         # bound here: the job's thread makes no call of ours in between
         self.begin_step: Callable[[int], object] = self._spans.mark
         self.end_step: Callable[[int], object] = self._spans.note
+        self.sent: Callable[[int, bytes, tuple[bytes, ...]], object] = self._spans.note_sent
         self._file: int | None = None
         self._over = False
         self._lock = threading.Lock()  # the end may come on another thread than the drains
@@ -180,7 +177,6 @@ class LedgerWriter:
         self._new_places: list[dict[str, Any]] = []
         self._new_tracks: list[dict[str, Any]] = []
         self._links: list[bytes] = []
-        self._sent: list[tuple[Track, int, int, bytes, tuple[bytes, ...]]] = []
         self._sizes: list[tuple[Node, int, int]] = []
         self._blocks: list[bytes] = []
         self._deepest = 0
@@ -222,18 +218,6 @@ class LedgerWriter:
         """
         if not self._over:
             self._events.append({"event": kind, "time": self._clock(), **about})
-
-    def sent(self, started: int, key: bytes, needs: tuple[bytes, ...]) -> None:
-        """Note a call of another process, which has just been sent.
-
-        Args:
-            started: when sending it began, on this ledger's clock.
-            key: which the call releases at its end.
-            needs: the keys of the calls whose results are its arguments: it cannot begin before
-                they end.
-        """
-        if not self._over and not self._thinned:
-            self._sent.append((task_track(), started, self._clock(), key, needs))
 
     def sized(self, node: Node, size: int) -> None:
         """Note how many bytes the call that goes on at a node handles."""
@@ -283,14 +267,14 @@ class LedgerWriter:
         self._forget_ended_threads()
         if len(self._by_node) > 4 * _MOST_PLACES:  # a tree that is reset has new nodes each time
             self._by_node.clear()
-        spans = taken.rows.pack(self._by_node, self._tracks, self._code_of)
+        spans = taken.rows.pack(self._by_node, self._tracks, self._links, self._code_of)
         folds = [self._pack(fold) for fold in taken.folds]
         steps = [STEP.pack(*mark) for mark in taken.marks]
         if taken.lost:
             self.event("lost", steps=taken.lost)
         opened = self._still_open()
         events = self._drained_events()
-        sent, sizes = self._packed_sent(), self._packed_sizes()
+        sent, sizes = b"".join(map(self._packed_sent, taken.sent)), self._packed_sizes()
         if not (spans or folds or steps or events or opened or sent) and self._file is None:
             return
         collections, lost = self._collections.take()
@@ -327,15 +311,12 @@ class LedgerWriter:
         where = 0 if track is None else self._track_of(track) // _TRACK
         return FOLD.pack(place, where, fold.start, fold.end, fold.calls, fold.busy)
 
-    def _packed_sent(self) -> bytes:
-        size = len(self._sent)  # other threads append meanwhile
-        sent = self._sent[:size]
-        del self._sent[:size]
-        return b"".join(
-            SENT.pack(self._track_of(track) // _TRACK, start, end, key_of(key), needed)
-            for track, start, end, key, needs in sent
-            for needed in (map(key_of, needs) if needs else (0,))
-        )
+    def _packed_sent(self, sent: tuple[Track, int, int, bytes, tuple[bytes, ...]]) -> bytes:
+        track, start, end, key, needs = sent
+        call = self._track_of(track) // _TRACK, start, end, key_of(key)
+        if not needs:
+            return SENT.pack(*call, 0)
+        return b"".join([SENT.pack(*call, key_of(needed)) for needed in needs])
 
     def _packed_sizes(self) -> bytes:
         count = len(self._sizes)  # other threads append meanwhile
@@ -584,9 +565,14 @@ def header_line(header: Mapping[str, object]) -> bytes:
 
 
 def key_of(key: str | bytes) -> int:
-    """A key as the ledger has it: 64 bits, so that both sides agree without knowing each other."""
+    """A key as the ledger has it: 64 bits, so that both sides agree without knowing each other.
+
+    Eight bytes are these bits already.
+    """
     content = key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(content, digest_size=8)
+    if len(content) == KEY:
+        return int.from_bytes(content, "little")
+    digest = hashlib.blake2b(content, digest_size=KEY)
     return int.from_bytes(digest.digest(), "little")
 
 

@@ -21,12 +21,14 @@ ends with the program. RLinf's runners mark the steps; a program with a loop of 
 
 from __future__ import annotations
 
-import contextvars
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+from gpuprof_timing.instrument import recording_of
 
 from gpuprof._session.public import timing
 from gpuprof.integrations._changes import (
@@ -51,8 +53,6 @@ _STEPS = "rlinf.utils.distributed"
 _off = True
 _planned: dict[str, Any] | None = None
 """The runtime environment of the worker that `Cluster.allocate` is making."""
-_timed = contextvars.ContextVar("_timed", default="")
-"""The name of the innermost `worker_timer`, whose range is not opened twice."""
 
 
 def install() -> None:
@@ -198,14 +198,16 @@ def _driver_timer(module: ModuleType) -> None:
     """The timer of the runners: ``with self.timer("step")`` is a step of the run."""
 
     def timing_too(original: Callable[..., Any]) -> Callable[..., Any]:
+        theirs = inspect.unwrap(original)  # the generator: one context manager does for both
+
         @contextmanager  # as RLinf's, so that it decorates, too
         def __call__(self: Any, name: str) -> Iterator[None]:
             from gpuprof.integrations import _driver
 
             number = _number(sys._getframe(2).f_locals.get("self")) if name == "step" else None
             step = nullcontext() if number is None else _driver.step(number)
-            with step, timing().add_time(name), original(self, name):
-                yield
+            with step, timing().add_time(name):
+                yield from theirs(self, name)
 
         return __call__
 
@@ -238,15 +240,13 @@ def _worker_timers(module: ModuleType) -> None:
     """`Worker.timer` and `worker_timer`, which the former calls."""
 
     def timing_too(original: Callable[..., Any]) -> Callable[..., Any]:
+        theirs = inspect.unwrap(original)  # the generator: one context manager does for both
+
         @contextmanager  # as RLinf's, so that it decorates, too
         def worker_timer(self: Any, tag: str | None = None) -> Iterator[None]:
             label = sys._getframe(2).f_code.co_name if tag is None else tag
-            token = _timed.set(label)
-            try:
-                with timing().add_time(label), original(self, label):
-                    yield
-            finally:
-                _timed.reset(token)
+            with timing().add_time(label):
+                yield from theirs(self, label)
 
         return worker_timer
 
@@ -263,7 +263,7 @@ def _ranges(module: ModuleType) -> None:
             color: str | None = None,
             domain: str | None = None,
         ) -> Any:
-            if _timed.get() == label:
+            if recording_of(timing()).is_in(label):  # its range is open
                 return original(accelerator_type, label, color, domain)
             return timing().add_time(label)
 

@@ -6,6 +6,7 @@ the program, with ``--integrate sample-factory``, or call `install` before it is
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -44,23 +45,26 @@ def _timing(module: ModuleType) -> None:
 
     def entering(original: Callable[..., Any]) -> Callable[..., Any]:
         def __enter__(self: Any) -> Any:
-            ours = timing()  # starts the session, which is no part of their first scope
-            outermost = len(self._timing._open_contexts_stack) == 1
-            self._gpuprof_scopes = [
-                ours.add_time(name).__enter__()
-                for name in ([_component(self._timing), self._key] if outermost else [self._key])
-            ]
+            add_time = (
+                timing().add_time
+            )  # starts the session, which is no part of their first scope
+            around, theirs = None, self._timing
+            if len(theirs["_open_contexts_stack"]) == 1:  # keys are faster than attributes
+                around = add_time(_component(theirs["_name"])).__enter__()
+            self._gpuprof_scopes = around, add_time(self._key).__enter__()
             return original(self)
 
         return __enter__
 
     def leaving(original: Callable[..., Any]) -> Callable[..., Any]:
-        def __exit__(self: Any, *error: Any) -> Any:
+        def __exit__(self: Any, kind: Any, error: Any, trace: Any) -> Any:
             try:
-                return original(self, *error)
+                return original(self, kind, error, trace)
             finally:
-                for scope in reversed(self._gpuprof_scopes):
-                    scope.__exit__(*error)
+                around, scope = self._gpuprof_scopes
+                scope.__exit__(kind, error, trace)
+                if around is not None:
+                    around.__exit__(kind, error, trace)
 
         return __exit__
 
@@ -68,6 +72,7 @@ def _timing(module: ModuleType) -> None:
     replace(module.TimingContext, "__exit__", leaving, ["traceback"])
 
 
-def _component(theirs: Any) -> str:
-    """The component of a `Timing`: ``Learner 0`` of ``Learner 0 profile``."""
-    return str(theirs._name).removesuffix(" profile")
+@functools.cache
+def _component(name: str) -> str:
+    """The component of a `Timing` with this name: ``Learner 0`` of ``Learner 0 profile``."""
+    return name.removesuffix(" profile")

@@ -55,7 +55,7 @@ class Hooks(NamedTuple):
 
     Args:
         end_step: called where a library ends what it calls a step.
-        sent: see `LedgerWriter.sent`.
+        sent: see `LedgerWriter`.
         event: see `LedgerWriter.event`.
         called: gets the class, the method and the id of an actor that is about to be called.
         sized: see `LedgerWriter.sized`.

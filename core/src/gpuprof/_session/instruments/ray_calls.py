@@ -20,16 +20,25 @@ from gpuprof._session.instruments.instrument import (
     UnexpectedError,
     short_name,
 )
+from gpuprof._session.ledger import KEY
 
 _TASK = 24
 """Bytes of a task's id, with which the id of each of its results begins; then comes its number."""
+_NOT_RANDOM = b"\xff" * KEY
+"""How the ids of a driver and of an actor's start begin. All others begin with random bytes."""
 _MOST_STREAMS = 10_000
 """Calls of generators that a process knows, the latest ones."""
 
 
-def _item_key(task: bytes, number: int | None) -> bytes:
-    """The key of an item of a call: its id; without a number that of the call, its task's."""
-    return task if number is None else task + number.to_bytes(4, "little")
+def _key(binary: bytes) -> bytes:
+    """The key of a call, from its id or that of a result: enough of it to be unique."""
+    key = binary[:KEY]
+    return key if key != _NOT_RANDOM else binary[:_TASK]
+
+
+def _item_key(call: bytes, number: int | None) -> bytes:
+    """The key of an item of a call; without a number that of the call."""
+    return call if number is None else call + number.to_bytes(4, "little")
 
 
 # Where a call waits for another process, most of what ours cost is memory that has left the
@@ -54,27 +63,29 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     recording = instrument.recording
 
     def running() -> bytes | None:
-        """The task that runs here; a driver has none, and Ray logs a warning if it is asked."""
+        """The key of the task that runs here; a driver has none, and Ray warns if it is asked."""
         if here.mode != in_worker:
             return None
         # what `current_task_id` does
         task: bytes = here.core_worker.get_current_task_id().binary()
-        return None if task == no_task else task
+        return None if task == no_task else _key(task)
 
     streams: dict[bytes, None] = {}  # the calls of generators that this process has sent
 
     def key(ref: Any) -> bytes:
         binary: bytes = ref.binary()
-        task = binary[:_TASK]
-        if not streams or task not in streams:
-            return task
+        call = binary[:KEY]
+        if call == _NOT_RANDOM:
+            return binary[:_TASK]
+        if not streams or call not in streams:
+            return call
         number = int.from_bytes(binary[_TASK:], "little")
-        return _item_key(task, None if number < FIRST else number)
+        return _item_key(call, None if number < FIRST else number)
 
     def keys(refs: Any) -> tuple[bytes, ...]:
         own = running()  # what it has put in the store itself
         known = [key(ref) for ref in refs if isinstance(ref, is_ref)]
-        return tuple(dict.fromkeys([key for key in known if key[:_TASK] != own]))
+        return tuple(dict.fromkeys([key for key in known if key != own]))
 
     def getting(object_refs: Any, **_: Any) -> Call | None:
         several = isinstance(object_refs, (list, tuple))
@@ -92,7 +103,7 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
             if is_compiling():
                 return original(*args, **kwargs)
             link: bytes | None = key(args[0])
-            if here.mode == in_worker and args[0].binary()[:_TASK] == running():
+            if here.mode == in_worker and link == running():
                 link = None
             return call_linked(
                 recording, "ray.get", "*", link, original, args, kwargs, instrument.fail
@@ -132,7 +143,7 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
 
     def sending(function: Callable[..., Any]) -> Callable[..., Any]:
         """Note each call that is sent, and the calls whose results are its arguments."""
-        clock = time.perf_counter_ns
+        clock, note_sent = time.perf_counter_ns, instrument.note_sent
 
         @functools.wraps(function)
         def send(self: Any, *args: Any, **options: Any) -> Any:
@@ -140,24 +151,29 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
             refs = function(self, *args, **options)
             if instrument.on:
                 try:
-                    first = refs[0] if isinstance(refs, list) else refs
-                    stream = getattr(refs, "_generator_ref", None)
-                    if stream is not None:
-                        first = stream
-                        streams[stream.binary()[:_TASK]] = None
-                        if len(streams) > _MOST_STREAMS:
-                            del streams[next(iter(streams))]
-                    if isinstance(first, is_ref):
-                        needs: list[bytes] = []
+                    first = refs if isinstance(refs, is_ref) else first_of(refs)
+                    if first is not None:
+                        needs: tuple[bytes, ...] = ()
                         if options.get("args") or options.get("kwargs") or len(args) > 1:
                             given = _arguments(args, options)
-                            needs = [key(ref) for ref in given if isinstance(ref, is_ref)]
-                        instrument.note_sent(started, key(first), tuple(needs))
+                            needs = tuple([key(ref) for ref in given if isinstance(ref, is_ref)])
+                        note_sent(started, key(first), needs)
                 except Exception as error:
                     instrument.fail(error)
             return refs
 
         return send
+
+    def first_of(refs: Any) -> Any:
+        """The first of several results of a call, or of a stream's; ``None`` without any."""
+        if isinstance(refs, list):
+            return refs[0]
+        stream = getattr(refs, "_generator_ref", None)
+        if stream is not None:
+            streams[_key(stream.binary())] = None
+            if len(streams) > _MOST_STREAMS:
+                del streams[next(iter(streams))]
+        return stream
 
     def calling(function: Callable[..., Any]) -> Callable[..., Any]:
         """Also tell of each call of an actor's method before it is sent."""

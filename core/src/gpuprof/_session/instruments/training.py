@@ -12,18 +12,16 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gpuprof_timing.instrument import is_compiling
+from gpuprof_timing.instrument import call_linked, is_compiling
 
 from gpuprof._session.instruments.instrument import Call, Instrument
 
-_FORWARD = Call("forward")
 _inside = threading.local()
 """Whether this thread is in a module's call: only the outermost has a scope."""
 
 
 def _install_modules(instrument: Instrument, modules: ModuleType) -> None:
-    def forward(*_: Any, **__: Any) -> Call:
-        return _FORWARD
+    recording, fail = instrument.recording, instrument.fail
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -33,7 +31,7 @@ def _install_modules(instrument: Instrument, modules: ModuleType) -> None:
                 return original(*args, **kwargs)
             _inside.module = True
             try:
-                return instrument.call(forward, original, args, kwargs)
+                return call_linked(recording, "forward", None, None, original, args, kwargs, fail)
             finally:
                 del _inside.module
 

@@ -1,0 +1,38 @@
+"""The keys of Ray's calls."""
+
+from __future__ import annotations
+
+import pytest
+from gpuprof._session.instruments import ray_calls
+from gpuprof._session.ledger import key_of
+
+ACTOR = bytes(range(16))
+CALL = b"a call's" + ACTOR
+RESULT = CALL + (1).to_bytes(4, "little")
+DRIVER = b"\xff" * 20 + ACTOR[-4:]
+START = b"\xff" * 8 + ACTOR
+"""Of an actor: the task that makes it."""
+
+
+@pytest.mark.parametrize("binary", [CALL, RESULT])
+def test_a_call_and_its_result_have_the_same_key(binary: bytes) -> None:
+    """It is the part of their ids that no other call has."""
+    assert b"a call's" == ray_calls._key(binary)
+
+
+def test_what_a_driver_has_put_is_not_the_start_of_an_actor() -> None:
+    """The ids of both begin alike, so that more of them is the key."""
+    put = DRIVER + (7).to_bytes(4, "little")
+    keys = [ray_calls._key(binary) for binary in (put, START, DRIVER)]
+    assert [DRIVER, START, DRIVER] == keys
+
+
+def test_eight_bytes_are_in_the_ledger_as_they_are() -> None:
+    """They have its 64 bits, and need no hash."""
+    assert int.from_bytes(b"a call's", "little") == key_of(b"a call's")
+
+
+def test_other_keys_are_hashed() -> None:
+    """All of a key counts, also where the first bytes are the same."""
+    keys = (START, DRIVER, CALL, "a call", "a call's result")
+    assert len(keys) == len({key_of(key) for key in keys})
