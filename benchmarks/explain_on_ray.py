@@ -85,7 +85,7 @@ class Worker:
     @gpuprof.timer("actor/run_training")
     def train(self) -> None:
         """Learn from a batch."""
-        with gpuprof.timer("actor/next_batch", waits_for="data"):
+        with gpuprof.timer("next_batch", waits_for="data"):
             rest(40 if self.cause == "data stall" else 1)
         with gpuprof.timer("actor/backward"):
             self.take(20)

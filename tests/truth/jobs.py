@@ -12,7 +12,7 @@ import numpy as np
 
 from truth.causes import BETWEEN, START, SUBMIT, UNEVEN, Accusation, Cause
 from truth.fresh import FRESH
-from truth.topologies import CHECKPOINT, LOAD, LOG, TOPOLOGIES, WEIGHTS, Topology, shape_of
+from truth.topologies import CHECKPOINT, LOAD, LOG, SYNC, TOPOLOGIES, Topology, shape_of
 from truth.world import DISTRIBUTIONS, DRIVER, NOISES, Machine, Recorder, World
 
 MATTERS = 0.05
@@ -210,7 +210,7 @@ def causes_of(
         "slow loader": {"group": loaders, "ranks": (rank % machine.groups[loaders],),
                         "scope": LOAD},
         "slow loader everywhere": {"group": loaders, "ranks": (), "scope": LOAD},
-        "slow sync": {"group": "Rollout", "ranks": (), "scope": WEIGHTS},
+        "slow sync": {"group": "ActorGroup", "ranks": (0,), "scope": SYNC},
         "late start": {"scope": START},
         "checkpoint": {"group": trainer, "ranks": (0,), "scope": CHECKPOINT},
         "logging": {"group": trainer, "ranks": (0,), "scope": LOG},

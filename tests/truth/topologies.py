@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 CHECKPOINT = "save_checkpoint"
 LOAD = "next_batch"
 WEIGHTS = "load_weights"
+SYNC = "actor/sync_model_to_rollout"
+PPO = ("RolloutGroup", "EnvGroup", "ActorGroup")
 LOG = "log_metrics"
 _RANK_KINDS = (
     "slow rank", "two slow ranks", "slow node", "slow everywhere", "pauses", "drift", UNEVEN,
@@ -82,31 +84,43 @@ class _Calls(NamedTuple):
     keys: list[str]
 
 
-def _sent(world: World, step: int, method: str, now: float) -> tuple[Floats, list[str]]:
+def _sent(
+    world: World, step: int, method: str, now: float, sender: str = DRIVER
+) -> tuple[Floats, list[str]]:
     """The driver sends a method to all ranks of a group: ``Group.method``.
 
-    Returns when each had been sent, and the keys.
+    Args:
+        sender: the group whose first rank sends it instead.
+
+    Returns:
+        When each had been sent, and the keys.
     """
     ranks = world.size(method.partition(".")[0])
     usual = min(0.04 * ranks, 2.0)
-    each = float(world.at(DRIVER, SUBMIT, usual, step, works=False)[0]) / ranks
+    each = float(world.at(sender, SUBMIT, usual, step, works=False)[0]) / ranks
     sent = now + each * np.arange(1, ranks + 1)
     keys = [f"ray:{method}:{step}:{rank}" for rank in range(ranks)]
     for end, key in zip(sent.tolist(), keys, strict=True):
-        world.sent(DRIVER, end - each, end, key)
+        world.sent(sender, end - each, end, key)
     return sent, keys
 
 
 def _called(
-    world: World, method: str, step: int, now: float, work: Callable[[int, Floats], Floats]
+    world: World,
+    method: str,
+    step: int,
+    now: float,
+    work: Callable[[int, Floats], Floats],
+    sender: str = DRIVER,
 ) -> _Calls:
     """The driver calls a method of all ranks of a group: ``Group.method``.
 
     Args:
         work: from the step and the ranks' times when they begin.
+        sender: as for `_sent`.
     """
     group = method.partition(".")[0]
-    sent, keys = _sent(world, step, method, now)
+    sent, keys = _sent(world, step, method, now, sender)
     began = sent + 0.3 + world.at(group, START, 0, step, works=False)
     ended = work(step, began)
     world.span(group, (method,), began, ended + 0.02, releases=lambda rank: keys[rank : rank + 1])
@@ -465,67 +479,82 @@ def _pairs(world: World, _: str) -> None:
     now = 20.0
 
     def train(step: int, now: Floats) -> Floats:
-        around = ("Learner.train",)
+        around = ("ActorGroup.train",)
         load = (*around, LOAD)
-        now = world.run("Learner", load, 0.2, step, now, works=False, waits_for="data")
+        now = world.run("ActorGroup", load, 0.2, step, now, works=False, waits_for="data")
         for batch in range(3):
             for scope, usual in (("forward", 1.5), ("backward", 2.5)):
-                now = world.run("Learner", (*around, scope), usual, step, now, call=batch)
-            now = _reduced(world, "Learner", around, step, now, batch)
-            now = world.run("Learner", (*around, "optimizer"), 0.3, step, now, call=batch)
+                now = world.run("ActorGroup", (*around, scope), usual, step, now, call=batch)
+            now = _reduced(world, "ActorGroup", around, step, now, batch)
+            now = world.run("ActorGroup", (*around, "optimizer"), 0.3, step, now, call=batch)
         return now
 
     def load(step: int, now: Floats) -> Floats:
-        return world.run("Rollout", ("Rollout.load", WEIGHTS), 0.8, step, now, works=False)
+        load = ("RolloutGroup.load", WEIGHTS)
+        return world.run("RolloutGroup", load, 0.8, step, now, works=False)
+
+    def sync(step: int, now: float) -> _Calls:
+        """The first learner packs the weights, lets all rollouts load them, and waits for that."""
+        group, key = "ActorGroup", f"ray:sync:{step}"
+        world.sent(DRIVER, now, now + 0.04, key)
+        begun = now + 0.34
+        packed = begun + float(world.at(group, SYNC, 2, step, works=False)[0])
+        calls = _called(world, "RolloutGroup.load", step, packed, load, sender=group)
+        got = calls.ended + 0.1
+        around = ("ActorGroup.sync", SYNC)
+        world.span(group, (*around, "ray.get"), calls.sent, got, 0, "*", waits=lambda _: calls.keys)
+        world.span(group, around, begun, got, 0)
+        world.span(group, around[:1], begun, got + 0.02, 0, releases=lambda _: [key])
+        return _Calls(now + 0.04, got + 0.02, [key])
 
     for step in range(world.steps):
         now = _between(world, step, now)
         begin = now
         now = _got(world, "runner/generate", begin, _exchanged(world, step, begin))
         now = _driver_works(world, "runner/compute_rewards", 0.6, step, now)
-        now = _got(world, "runner/train", now, _called(world, "Learner.train", step, now, train))
-        now = _got(world, "runner/load", now, _called(world, "Rollout.load", step, now, load))
+        now = _got(world, "runner/train", now, _called(world, "ActorGroup.train", step, now, train))
+        now = _got(world, "runner/sync_weights", now, sync(step, now))
         world.step(DRIVER, step, begin, now)
     world.span(DRIVER, ("main_loop",), 0, now)
 
 
 def _exchanged(world: World, step: int, now: float) -> _Calls:
     """Each rollout rank and its environment exchange messages."""
-    called, keys = _sent(world, step, "Rollout.generate", now)
-    called_envs, keys_of_envs = _sent(world, step, "Env.interact", float(called[-1]))
-    rollout = begun = called + 0.3 + world.at("Rollout", START, 0, step, works=False)
-    env = begun_env = called_envs + 0.3 + world.at("Env", START, 0, step, works=False)
+    called, keys = _sent(world, step, "RolloutGroup.generate", now)
+    called_envs, keys_of_envs = _sent(world, step, "EnvGroup.interact", float(called[-1]))
+    rollout = begun = called + 0.3 + world.at("RolloutGroup", START, 0, step, works=False)
+    env = begun_env = called_envs + 0.3 + world.at("EnvGroup", START, 0, step, works=False)
     for exchange in range(6):
 
         def sends(name: str, exchange: int = exchange) -> Callable[[int], list[str]]:
             return lambda rank: [f"{name}:{rank}:{step}:{exchange}"]
 
         sent = env + 0.1
-        around = ("Env.interact",)
-        world.span("Env", (*around, "env/send_obs"), env, sent, releases=sends("obs"))
+        around = ("EnvGroup.interact",)
+        world.span("EnvGroup", (*around, "env/send_obs"), env, sent, releases=sends("obs"))
         received = np.maximum(rollout, sent) + 0.06
         world.span(
-            "Rollout", ("Rollout.generate", "rollout/recv_obs"), rollout, received,
-            waits_for="Env", waits=sends("obs"),
+            "RolloutGroup", ("RolloutGroup.generate", "rollout/recv_obs"), rollout, received,
+            waits_for="EnvGroup", waits=sends("obs"),
         )  # fmt: skip
-        predict = ("Rollout.generate", "rollout/predict")
-        predicted = world.run("Rollout", predict, 3, step, received, call=exchange)
+        predict = ("RolloutGroup.generate", "rollout/predict")
+        predicted = world.run("RolloutGroup", predict, 3, step, received, call=exchange)
         rollout = predicted + 0.08
         world.span(
-            "Rollout", ("Rollout.generate", "rollout/send_actions"), predicted, rollout,
+            "RolloutGroup", ("RolloutGroup.generate", "rollout/send_actions"), predicted, rollout,
             releases=sends("actions"),
         )  # fmt: skip
         got = np.maximum(sent, rollout) + 0.06
         world.span(
-            "Env", (*around, "env/recv_actions"), sent, got,
-            waits_for="Rollout", waits=sends("actions"),
+            "EnvGroup", (*around, "env/recv_actions"), sent, got,
+            waits_for="RolloutGroup", waits=sends("actions"),
         )  # fmt: skip
-        env = world.run("Env", (*around, "env/step"), 3, step, got, call=exchange)
+        env = world.run("EnvGroup", (*around, "env/step"), 3, step, got, call=exchange)
     for group, begin, end, own in (
-        ("Rollout", begun, rollout, keys),
-        ("Env", begun_env, env, keys_of_envs),
+        ("RolloutGroup", begun, rollout, keys),
+        ("EnvGroup", begun_env, env, keys_of_envs),
     ):
-        method = "Rollout.generate" if group == "Rollout" else "Env.interact"
+        method = "RolloutGroup.generate" if group == "RolloutGroup" else "EnvGroup.interact"
         world.span(
             group, (method,), begin, end + 0.02,
             releases=lambda rank, own=own: own[rank : rank + 1],
@@ -724,8 +753,8 @@ TOPOLOGIES = {
         (*_RANK_KINDS, "imbalance", *_DRIVER_KINDS, COLLECTOR), most=512,
     ),
     "pairs": Topology(
-        _pairs, lambda ranks: {DRIVER: 1, "Rollout": ranks, "Env": ranks, "Learner": ranks}, 58,
-        {"Rollout": ("rollout/predict",), "Env": ("env/step",)},
+        _pairs, lambda ranks: {DRIVER: 1, **dict.fromkeys(PPO, ranks)}, 58,
+        {"RolloutGroup": ("rollout/predict",), "EnvGroup": ("env/step",)},
         (*_RANK_KINDS, "imbalance", "late start", *_DRIVER_KINDS, COLLECTOR, "slow sync"), most=64,
     ),
     "chain": Topology(
