@@ -50,27 +50,6 @@ LOCAL = "import gpuprof\nwith gpuprof.step(1), gpuprof.timer('train'):\n    pass
 
 
 @pytest.mark.parametrize(
-    ("words", "steps"),
-    [
-        (["script.py"], ["--set", "steps=[1]"]),
-        (["-c", "import json; print('ran')"], ["--set", "steps=[1]"]),
-        (["-E", "script.py"], []),
-    ],
-    ids=["script", "code", "python that reads no variables"],
-)
-def test_a_program_that_cannot_open_windows_is_refused(
-    tmp_path: Path, install: Install, words: list[str], steps: list[str]
-) -> None:
-    """Before it starts, with what to add: it has no steps, or gpuprof cannot start before it."""
-    install(IN_PROCESS, journal="Journal")
-    (tmp_path / "script.py").write_text("import math, time\nprint('ran')")
-    done = gpuprof_run(tmp_path, *steps, "--", sys.executable, *words, backend="journal")
-    assert (2, "") == (done.returncode, done.stdout)
-    assert "backend: 'journal' records from inside the program, and " in done.stderr
-    assert "add `import gpuprof`, and `with gpuprof." in done.stderr
-
-
-@pytest.mark.parametrize(
     "words",
     [["script.py"], ["-c", PLAIN], ["-m", "script"]],
     ids=["script", "code", "module"],
@@ -101,6 +80,7 @@ def test_the_whole_life_of_a_program_that_never_uses_gpuprof(
         ("import local", ["sh", "-c", "exec {python} script.py"], "1 of 1 report complete"),
         ("", ["sh", "-c", "true"], "never used gpuprof, so no window was opened; add `import"),
         ("import os", ["{python}", "script.py"], "add `import gpuprof`, and `with gpuprof.step(n)"),
+        ("", ["{python}", "-E", "script.py"], "never used gpuprof, so no window was opened; add"),
     ],
 )
 def test_a_program_that_may_open_windows_gets_a_receipt(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,6 @@ from gpuprof._config.schema import Config
 from gpuprof._config.selection import matches
 from gpuprof._launch import at_start, command_line, launchers
 from gpuprof._launch.launchers import Launched
-from gpuprof._launch.never_used import defines, never_uses_gpuprof
 from gpuprof._launch.watchdog import watch
 from gpuprof._log import log
 from gpuprof._plan.planner import Planner
@@ -79,12 +79,6 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     planner = Planner(config, run_id, config.working_dir)
     command = command_line.parse(words)
     planned = _plan(planner, group, of.rank, command)
-    if _opens_from_inside(planner, planned) and never_uses_gpuprof(command):
-        problem = (
-            f"{config.where('backend')}: {config.backend!r} records from inside the program, and "
-            f"{command.arguments[0]} never uses gpuprof; {_how_to_use(planned)}"
-        )
-        raise ConfigError([problem])
     directory = os.path.join(os.path.abspath(config.output_dir), run_id)
     try:
         with _naming_the_rank(planned):
@@ -180,16 +174,6 @@ def sees_gpu(environ: Mapping[str, str]) -> bool:
     return not hidden and node.has_gpu()
 
 
-def _opens_from_inside(planner: Planner, planned: PlannedWorker) -> bool:
-    """Whether only the program itself can open its windows: neither profiler nor gpuprof does."""
-    return (
-        planned.profiled
-        and planner.capability == "in_process"
-        and not (planned.worker.lifetime and at_start.starts(planned.environment))
-        and not (planner.config.step_at and at_start.starts(planned.environment))
-    )
-
-
 def _step_at(config: Config, name: str, command: Command) -> str:
     """The function as Python will know it: the program's own script is the module `__main__`.
 
@@ -206,9 +190,22 @@ def _step_at(config: Config, name: str, command: Command) -> str:
     script = command.arguments[0] if command.script and command.arguments else ""
     if module != "__main__" and module != Path(script).stem:
         return name
-    if script and not defines(command, path):
+    if script and not _defines(script, path):
         raise ConfigError([f"{key}: {name}: {script} defines no {path}"])
     return f"__main__:{path}"
+
+
+def _defines(script: str, path: str) -> bool:
+    """Whether a script may define a function, or a class with the method, at its top level."""
+    try:
+        tree = ast.parse(Path(script).read_bytes())
+    except (OSError, SyntaxError, ValueError):  # a directory, a zip file; or Python says so itself
+        return True
+    *classes, name = path.split(".")
+    if classes:  # the method may be inherited
+        name = classes[0]
+    kinds = (ast.ClassDef,) if classes else (ast.FunctionDef, ast.AsyncFunctionDef)
+    return any(isinstance(n, kinds) and n.name == name for n in ast.walk(tree))
 
 
 def _how_to_use(planned: PlannedWorker) -> str:
