@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.import_reader import (
+    CHECKOUT,
     MODULES,
     ROOTS,
     Import,
@@ -503,6 +504,18 @@ def test_every_folder_has_its_place_in_the_line() -> None:
     assert {*STATION, "conf", FACE} == {
         folder_of(module.name) for module in MODULES if module.root == "gpuprof"
     }
+
+
+def test_the_architecture_page_numbers_the_folders_as_the_line_does() -> None:
+    """A reader of the table and these tests follow the same rule."""
+    page = (CHECKOUT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", page, re.MULTILINE)
+    numbers = {
+        folder.strip("/"): int(number) - 1
+        for number, folders in rows
+        for folder in re.findall(r"`([\w/]+)`", folders)
+    }
+    assert STATION == {"__main__": len(LINE) - 1, **numbers}
 
 
 def test_core_names_no_tool() -> None:
