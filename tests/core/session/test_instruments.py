@@ -512,6 +512,27 @@ def test_a_generator_that_is_left_is_closed(recording: Recording) -> None:
     assert ["generator", "asynchronous"] == closed
 
 
+def test_a_generator_gets_what_it_is_sent(recording: Recording) -> None:
+    """As alone: Ray tells generators how long it took to store their items, which ray.data asserts.
+
+    Nothing is sent before the first item.
+    """
+
+    def generator() -> Generator[int, int, None]:
+        yield (yield (yield 1))
+
+    async def async_generator() -> AsyncGenerator[int, int]:
+        yield (yield (yield 1))
+
+    async def job() -> list[int]:
+        items = stream(recording).async_items(async_generator(), lambda: None)
+        return [await anext(items), await items.asend(2), await items.asend(3)]
+
+    items = stream(recording).items(generator())
+    assert [1, 2, 3] == [next(items), items.send(2), items.send(3)]
+    assert [1, 2, 3] == asyncio.run(job())
+
+
 def test_a_release_that_does_not_fit(recording: Recording) -> None:
     """The fault is reported where the instrument is installed; the job goes on."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any
 
 from gpuprof._session.instruments.coroutines import Driven
@@ -30,34 +30,36 @@ class Stream:
         self._name = name
         self._key_of = key_of
 
-    def items(self, generator: Iterator[Any]) -> Generator[Any, None, Any]:
-        """The items of a generator."""
+    def items(self, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """The items of a generator, which gets what is sent: Ray says how it stored an item."""
+        given = None
         for number in itertools.count(FIRST):
             opened = self._begin()
             last = True
             try:
-                item = next(generator)
+                item = generator.send(given)
                 last = False
             except StopIteration as stop:
                 return stop.value
             finally:
                 self._end(opened, number, last)
-            yield item
+            given = yield item
         raise AssertionError  # for type checkers
 
     async def async_items(
-        self, generator: AsyncGenerator[Any, None], before: Callable[[], object]
-    ) -> AsyncGenerator[Any, None]:
-        """The items of an asynchronous generator.
+        self, generator: AsyncGenerator[Any, Any], before: Callable[[], object]
+    ) -> AsyncGenerator[Any, Any]:
+        """The same of an asynchronous generator.
 
         Args:
             before: called first, in its event loop.
         """
+        given = None
         for number in itertools.count(FIRST):
             opened = self._begin(before if number == FIRST else None)
             last = True
             try:
-                step = generator.__anext__()
+                step = generator.asend(given)
                 item = await Driven(self._instrument, step, owner=generator)
                 last = False
             except StopAsyncIteration:
@@ -65,7 +67,7 @@ class Stream:
             finally:
                 self._end(opened, number, last)
             try:
-                yield item
+                given = yield item
             except GeneratorExit:
                 await generator.aclose()
                 raise
