@@ -410,6 +410,17 @@ read_clock(PyObject *clock, int64_t *now, PyObject **wide)
     return 0;
 }
 
+static PyObject *
+now_of(PyObject *clock)
+{
+    int64_t now;
+    PyObject *wide;
+    if (read_clock(clock, &now, &wide) < 0) {
+        return NULL;
+    }
+    return wide != NULL ? wide : PyLong_FromLongLong(now);
+}
+
 /* `_spans.recorder` */
 
 typedef struct {
@@ -786,17 +797,6 @@ rows_full(PyObject *self, void *unused)
     return PyBool_FromLong(((Rows *)self)->count > ((Rows *)self)->most);
 }
 
-static PyObject *
-now_of(Rows *rows)
-{
-    int64_t now;
-    PyObject *wide;
-    if (read_clock(rows->clock, &now, &wide) < 0) {
-        return NULL;
-    }
-    return wide != NULL ? wide : PyLong_FromLongLong(now);
-}
-
 static int
 note(Rows *rows, PyObject *what, PyObject *ends)
 {
@@ -808,7 +808,7 @@ note(Rows *rows, PyObject *what, PyObject *ends)
         rows->lost++;
         return 0;
     }
-    PyObject *time = now_of(rows);
+    PyObject *time = now_of(rows->clock);
     PyObject *mark = time ? PyTuple_Pack(3, what, time, ends) : NULL;
     Py_XDECREF(time);
     int failed = mark == NULL || PyList_Append(rows->marks, mark) < 0;
@@ -860,7 +860,7 @@ rows_note_sent(PyObject *self, PyObject *const *args, Py_ssize_t count)
     }
     int runs = loop_runs();
     PyObject *track = runs < 0 ? NULL : runs ? PyObject_CallNoArgs(task_track) : this_thread();
-    PyObject *time = track != NULL ? now_of(rows) : NULL;
+    PyObject *time = track != NULL ? now_of(rows->clock) : NULL;
     PyObject *row = time != NULL ? PyTuple_Pack(5, track, args[0], time, args[1], args[2]) : NULL;
     Py_XDECREF(track);
     Py_XDECREF(time);
@@ -1743,6 +1743,155 @@ call_linked(PyObject *module, PyObject *const *args, Py_ssize_t count)
     return result;
 }
 
+/* `follow` of `_linked.py`, which has the reasons */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *function, *clock, *then, *dict;
+} Followed;
+
+/* Whether a call has arguments of the job's; what cannot be asked counts as some. */
+static int
+has_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    if (count > 2) {
+        return 1;
+    }
+    for (Py_ssize_t index = 0; names != NULL && index < PyTuple_GET_SIZE(names); index++) {
+        PyObject *name = PyTuple_GET_ITEM(names, index);
+        if (PyUnicode_CompareWithASCIIString(name, "args") == 0
+            || PyUnicode_CompareWithASCIIString(name, "kwargs") == 0) {
+            if (PyObject_IsTrue(args[count + index])) {
+                PyErr_Clear();
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+static PyObject *
+followed_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    Followed *of = (Followed *)self;
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    PyObject *started = now_of(of->clock);
+    PyObject *result = started != NULL ? PyObject_Vectorcall(of->function, args, flags, names)
+                                       : NULL;
+    if (result == NULL) {
+        Py_XDECREF(started);
+        return NULL;
+    }
+    PyObject *positional = NULL, *named = NULL;
+    int failed = 0;
+    if (has_arguments(args, count, names)) {
+        positional = PyTuple_New(count);
+        named = PyDict_New();
+        failed = positional == NULL || named == NULL;
+        for (Py_ssize_t index = 0; !failed && index < count; index++) {
+            Py_INCREF(args[index]);
+            PyTuple_SET_ITEM(positional, index, args[index]);
+        }
+        for (Py_ssize_t index = 0; !failed && names != NULL && index < PyTuple_GET_SIZE(names);
+             index++) {
+            failed = PyDict_SetItem(named, PyTuple_GET_ITEM(names, index), args[count + index]) < 0;
+        }
+    }
+    if (!failed) {
+        PyObject *given[4] = {started, result, positional != NULL ? positional : Py_None,
+                              named != NULL ? named : Py_None};
+        PyObject *done = PyObject_Vectorcall(of->then, given, 4, NULL);
+        failed = done == NULL;
+        Py_XDECREF(done);
+    }
+    Py_DECREF(started);
+    Py_XDECREF(positional);
+    Py_XDECREF(named);
+    if (failed) {
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
+static PyObject *
+followed_new(PyTypeObject *type, PyObject *args, PyObject *names)
+{
+    PyObject *function, *clock, *then;
+    if (!PyArg_ParseTuple(args, "OOO", &function, &clock, &then)) {
+        return NULL;
+    }
+    Followed *followed = (Followed *)type->tp_alloc(type, 0);
+    if (followed != NULL) {
+        Py_INCREF(function);
+        Py_INCREF(clock);
+        Py_INCREF(then);
+        followed->call = followed_call;
+        followed->function = function;
+        followed->clock = clock;
+        followed->then = then;
+    }
+    return (PyObject *)followed;
+}
+
+static int
+followed_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Followed *followed = (Followed *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(followed->function);
+    Py_VISIT(followed->clock);
+    Py_VISIT(followed->then);
+    Py_VISIT(followed->dict);
+    return 0;
+}
+
+static int
+followed_clear(PyObject *self)
+{
+    Followed *followed = (Followed *)self;
+    Py_CLEAR(followed->function);
+    Py_CLEAR(followed->clock);
+    Py_CLEAR(followed->then);
+    Py_CLEAR(followed->dict);
+    return 0;
+}
+
+DEALLOC(followed)
+
+/* As a function does: it is a method of the class that has it. */
+static PyObject *
+followed_get(PyObject *self, PyObject *object, PyObject *type)
+{
+    if (object == NULL || object == Py_None) {
+        Py_INCREF(self);
+        return self;
+    }
+    return PyMethod_New(self, object);
+}
+
+static PyMemberDef followed_members[] = {
+    {"__vectorcalloffset__", SIZE, offsetof(Followed, call), READ_ONLY, NULL},
+    {"__dictoffset__", SIZE, offsetof(Followed, dict), READ_ONLY, NULL},
+    {NULL},
+};
+static PyGetSetDef followed_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {NULL},
+};
+static PyType_Slot followed_slots[] = {
+    {Py_tp_new, followed_new}, {Py_tp_dealloc, followed_dealloc},
+    {Py_tp_traverse, followed_traverse}, {Py_tp_clear, followed_clear},
+    {Py_tp_call, PyVectorcall_Call}, {Py_tp_descr_get, followed_get},
+    {Py_tp_members, followed_members}, {Py_tp_getset, followed_getset}, {0, NULL},
+};
+static PyType_Spec followed_spec = {
+    "gpuprof_timing._hot.Followed", sizeof(Followed), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL
+        | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    followed_slots,
+};
+static PyTypeObject *followed_type;
+
 /* Bound methods that come from a list of spare ones: Python's own cost a fifth of a scope. */
 
 typedef struct {
@@ -2144,6 +2293,7 @@ PyInit__hot(void)
         {&rows_type, &rows_spec, "Rows"},
         {&scope_base, &scope_spec, "Scope"},
         {&linked_type, &linked_spec, "Linked"},
+        {&followed_type, &followed_spec, "Followed"},
     };
     for (size_t index = 0; index < sizeof(types) / sizeof(*types); index++) {
         *types[index].type = (PyTypeObject *)PyType_FromSpec(types[index].spec);

@@ -143,6 +143,31 @@ def call_linked(
     return result
 
 
+def follow(
+    function: Callable[..., Any], clock: Callable[[], int], then: Callable[..., object]
+) -> Callable[..., Any]:
+    """A method that calls `function`, and afterwards `then`.
+
+    In C, as many keywords take long to be put into a mapping and out of it again.
+
+    Args:
+        function: the method in whose place it is.
+        clock: returns nanoseconds.
+        then: gets the time before the call, what the function has returned, and its arguments and
+            its keywords. For these it may get ``None`` where there are two arguments at most, and
+            the keywords ``args`` and ``kwargs`` are empty.
+    """
+
+    def followed(*args: Any, **keywords: Any) -> Any:
+        started = clock()
+        result = function(*args, **keywords)
+        then(started, result, args, keywords)
+        return result
+
+    return followed
+
+
 if hot is not None:
+    follow = hot.Followed
     hot.specify_call(call_linked)
     call_linked = hot.call_linked

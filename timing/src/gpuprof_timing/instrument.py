@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuprof_timing import _torch
 from gpuprof_timing._cursor import IN_LOOP, fixed_cursor
 from gpuprof_timing._decorate import Arguments, decorate
-from gpuprof_timing._linked import LinkedScope, call_linked, key_of_call, make_linked
+from gpuprof_timing._linked import LinkedScope, call_linked, follow, key_of_call, make_linked
 from gpuprof_timing._range_slot import belongs_to_job
 from gpuprof_timing._recording import Recording
 from gpuprof_timing._scope import Scope
@@ -26,6 +26,7 @@ __all__ = [
     "call_linked",
     "decorate",
     "fixed_cursor",
+    "follow",
     "is_compiling",
     "key_of_call",
     "make_linked",

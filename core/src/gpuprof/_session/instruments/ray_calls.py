@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
-from gpuprof_timing.instrument import call_linked, is_compiling
+from gpuprof_timing.instrument import call_linked, follow, is_compiling
 
 from gpuprof._session.instruments.coroutines import Driven, Tasks
 from gpuprof._session.instruments.generators import FIRST, Stream
@@ -68,7 +68,10 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
             return None
         # what `current_task_id` does
         task: bytes = here.core_worker.get_current_task_id().binary()
-        return None if task == no_task else _key(task)
+        key = task[:KEY]
+        if key != _NOT_RANDOM:
+            return key
+        return None if task == no_task else task
 
     streams: dict[bytes, None] = {}  # the calls of generators that this process has sent
 
@@ -143,26 +146,19 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
 
     def sending(function: Callable[..., Any]) -> Callable[..., Any]:
         """Note each call that is sent, and the calls whose results are its arguments."""
-        clock, note_sent = time.perf_counter_ns, instrument.note_sent
+        return functools.wraps(function)(follow(function, time.perf_counter_ns, note_sent))
 
-        @functools.wraps(function)
-        def send(self: Any, *args: Any, **options: Any) -> Any:
-            started = clock()
-            refs = function(self, *args, **options)
-            if instrument.on:
-                try:
-                    first = refs if isinstance(refs, is_ref) else first_of(refs)
-                    if first is not None:
-                        needs: tuple[bytes, ...] = ()
-                        if options.get("args") or options.get("kwargs") or len(args) > 1:
-                            given = _arguments(args, options)
-                            needs = tuple([key(ref) for ref in given if isinstance(ref, is_ref)])
-                        note_sent(started, key(first), needs)
-                except Exception as error:
-                    instrument.fail(error)
-            return refs
-
-        return send
+    def note_sent(started: int, refs: Any, args: Any, options: Any) -> None:
+        if not instrument.on:
+            return
+        try:
+            first = refs if isinstance(refs, is_ref) else first_of(refs)
+            if first is not None:
+                given = _arguments(args[1:], options) if args else ()
+                needs = tuple([key(ref) for ref in given if isinstance(ref, is_ref)])
+                instrument.note_sent(started, key(first), needs)
+        except Exception as error:
+            instrument.fail(error)
 
     def first_of(refs: Any) -> Any:
         """The first of several results of a call, or of a stream's; ``None`` without any."""
