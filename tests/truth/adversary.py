@@ -81,7 +81,9 @@ def descriptions() -> st.SearchStrategy[Description]:
         st.integers(0, 10_000),
         st.sampled_from(DISTRIBUTIONS),
         st.sampled_from(sorted(NOISES)),
-        st.lists(st.tuples(st.sampled_from(kinds), sizes), max_size=2).map(tuple),
+        st.lists(
+            st.tuples(st.sampled_from(kinds), sizes), max_size=2, unique_by=lambda cause: cause[0]
+        ).map(tuple),
     )
 
 

@@ -718,6 +718,9 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     number = int(sums.max(axis=1).argmax()) if run.driver is None else run.driver
     process, place = run.processes[number], int(sums[number].argmax())
     works = sums[number, place] >= 0.5 * total
+    # an actor that goes on working meanwhile would need that time anyway
+    others = np.delete(sums.sum(axis=1), number) if run.driver is not None else np.zeros(1)
+    lost = 1 - min(1.0, float(others.max(initial=0.0)) / total)
     finding = _finding(
         record,
         total,
@@ -729,7 +732,7 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         scope="(between steps)",
         steps=count,
         of=count,
-        saves=1 - record.in_steps,
+        saves=(1 - record.in_steps) * lost,
         facts=Facts(inside=record.name(place) if works else ""),
     )
     yield Suspect(finding=finding)
