@@ -34,7 +34,7 @@ from truth.world import Machine
 SLOWER = 0.1
 BASELINES = (1, 3)
 """Runs in the baseline."""
-BUSY = 0.05
+BUSY = 0.1
 """Share of the time that ranks wait for a processor, from which a machine counts as busy."""
 _RANKS, _STEPS, _GUILTY = 4, 60, 2
 _TOPOLOGIES = ("fan-out", "data parallel", "pairs")

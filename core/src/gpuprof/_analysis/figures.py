@@ -31,9 +31,10 @@ USUAL_SPREAD = 0.015
 """The standard deviation of equal runs, relative, as long as fewer than `MEASURED` are known."""
 RANKS_SPREAD = 0.01
 """The same of a rank's time to the other ranks'. What slows a whole run is not in it."""
-WAITED_SPREAD = 0.5
-"""The same of runs whose threads wait for a processor, to the share of time that they wait."""
-RANKS_WAITED_SPREAD = 0.1
+WAITED_SPREAD = 3.0
+"""The same of runs whose threads wait for a processor, to the square of the share of time that they
+wait. A little is alike in each run: ranks that leave a barrier together wait for each other."""
+RANKS_WAITED_SPREAD = 0.5
 """The same of a rank's time to the other ranks': who waits more is chance in each step anew."""
 MEASURED = 3
 """From so many runs on their own spread counts."""

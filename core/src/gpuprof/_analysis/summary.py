@@ -319,9 +319,9 @@ def _rounded(values: Floats, waited: float, spread: float = WAITED_SPREAD) -> Fi
 
     Args:
         waited: share of the time in which the threads waited for a processor.
-        spread: how much runs differ for that reason, to this share.
+        spread: how much runs differ for that reason, to this share's square.
     """
-    found = figure(values, spread * waited)
+    found = figure(values, spread * waited**2)
     return Figure(_round(found.seconds), _round(found.error), found.steps, _round(found.effective))
 
 

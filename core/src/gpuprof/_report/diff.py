@@ -18,7 +18,7 @@ _LISTED = 15
 """Rows of a table; ``--json`` has all."""
 _NAMED = 5
 """Ranks that are named."""
-BUSY = 0.05
+BUSY = 0.1
 """Share of the time that workers wait for a processor, from which a machine counts as busy."""
 _DIFFERENT = ["", "A", "B"]
 _SCOPES = [
