@@ -130,18 +130,14 @@ def test_rllib_ppo(job: Start) -> None:
 
 @pytest.mark.parametrize("algorithm", ["appo", "impala"])
 def test_rllib_asynchronous(job: Start, algorithm: str) -> None:
-    """Each update of the learner is a step; IMPALA's waits for the environments.
-
-    APPO's learner polls a buffer of its own, in which no scope sees it.
-    """
+    """Each update of the learner is a step, which waits for the environments."""
     done = job("rllib.py", algorithm)
     expected, actual = done.results
     assert expected == actual
     learner = f"{algorithm.upper()}TorchLearner-0"
     assert {learner, "SingleAgentEnvRunner-0", "SingleAgentEnvRunner-1"} <= done.workers
     assert done.answer["steps"]["all"]
-    if algorithm == "impala":
-        assert done.answer["bounds"].startswith("SingleAgentEnvRunner")
+    assert done.answer["bounds"].startswith("SingleAgentEnvRunner")
 
 
 def test_ray_train(job: Start) -> None:

@@ -1299,3 +1299,27 @@ def test_a_scope_has_the_bytes_that_it_moves(tmp_path: Path) -> None:
         each.scope: each.bytes for each in found.scopes
     }
     assert "\nray.put in Runner: 5.0 MiB a step.\n" in text(found)
+
+
+@pytest.mark.parametrize(("of_a_call", "slow"), [(5, []), (10, ["A-0"])])
+def test_who_makes_more_calls_is_slow_only_if_they_take_longer(
+    of_a_call: int, slow: list[str], tmp_path: Path
+) -> None:
+    """As of environments that run freely, of which another one is slow: it has fewer calls."""
+    driver = SimulatedLedger("Runner", "driver")
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    for step in range(40):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        driver.span("ray.get", begin, begin + 99 * MS, waits=[f"{step}"], waits_for="*")
+        calls = 6 + 7 * step % 3, 2 + step % 2
+        for rank, (ledger, times, each) in enumerate(
+            zip(ranks, calls, (of_a_call, 5), strict=True)
+        ):
+            ledger.span("sample", begin, begin + 98 * MS, releases=[f"{step}"][rank:])
+            for call in range(times):
+                start = begin + 11 * call * MS
+                ledger.span(["sample", "forward"], start, start + each * MS)
+    found = explain(reading.read(write_run(tmp_path, [driver, *ranks])))
+    accused = [finding.worker for finding in found.findings if finding.scope == "forward"]
+    assert slow == accused

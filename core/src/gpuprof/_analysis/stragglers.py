@@ -49,6 +49,9 @@ _STANDS_OUT = 3.0
 """How many times as far as among equal ranks the slowest one must be from the others."""
 _ALONE = 4
 """How many times as far as the next one from the one after it. Of a long tail, about two."""
+_BY_TIME = 0.2
+"""Of what a rank takes longer, the most that it may with the others' number of calls, if it only
+makes more of them."""
 _DRAWS = 1000
 _DRIFT = 1.2
 """How many times the first quarter of the steps the last one must be, each to the other ranks."""
@@ -227,11 +230,13 @@ def _of_group(
         doing = _doing(times)
         if len(doing) > 1 and float(times[:, doing].mean(axis=0).max()) >= LEAST_SHARE * step:
             some = [names[column] for column in doing], [numbers[column] for column in doing]
-            calls = roles.by_calls(run, place, [ranks[column] for column in doing])
+            there = [ranks[column] for column in doing]
+            calls = roles.by_calls(run, place, there)
             suspicion = _by_role(times[:, doing], group, *some, place, [*parts, *calls])
             if suspicion is not None and suspicion.kind == "imbalance":
                 parts.append(frozenset(suspicion.processes))
-            found.append(suspicion)
+            if suspicion is None or not _only_calls_more(run, suspicion, there):
+                found.append(suspicion)
             found.append(_drifting(times[:, doing], group, *some, place))
     found.append(_by_role(total, group, names, numbers, ALL, parts))
     delays = _delays(run, ranks, called)[usual]
@@ -251,6 +256,23 @@ def _of_group(
             tested.kind, tested.names = "imbalance", tuple(slow)
         found.append(tested)
     return [each for each in found if each is not None]
+
+
+def _only_calls_more(run: Run, suspicion: Straggler, ranks: Sequence[Sequence[Process]]) -> bool:
+    """Whether ranks take longer at a place only as they run more often, each call as fast.
+
+    As where ranks run freely, and another one is slow.
+    """
+    if suspicion.kind != "rank":
+        return False
+    processes = list(chain.from_iterable(ranks))
+    calls = of_ranks(run.matrix("calls", suspicion.place, processes), ranks)[run.usual].sum(axis=0)
+    times = own_time(run, suspicion.place, ranks)[run.usual].sum(axis=0)
+    slow = np.array([rank[0].number in suspicion.processes for rank in ranks])
+    usual_calls, usual_time = np.median(calls[~slow]), np.median(times[~slow])
+    with_usual_calls = times[slow] / calls[slow].clip(1) * usual_calls
+    excess = times[slow] - usual_time
+    return bool((with_usual_calls - usual_time <= _BY_TIME * excess).all())
 
 
 def _doing(times: Floats) -> NDArray[np.int64]:
