@@ -16,6 +16,7 @@ from gpuprof.errors import ConfigError, OutputError
 from support.made_ledgers import BEGAN, MEETS, RELEASES, WAITS, MadeLedger
 from support.perfetto_engine import TraceProcessor
 from support.run_files import run_file, session_file, window_entry
+from support.simulated_run import SimulatedLedger, write_run
 
 COMPLAINTS = "SELECT name, value FROM stats WHERE value > 0 AND severity != 'info'"
 SLICES = """
@@ -64,6 +65,26 @@ def slices(processor: TraceProcessor) -> list[tuple[Any, ...]]:
 def arrows(processor: TraceProcessor) -> list[tuple[Any, ...]]:
     """The arrows: slice, text and time, of both ends."""
     return sorted(processor.query(ARROWS.format(began=BEGAN)))
+
+
+def test_rounds_of_the_drivers_calls_are_steps(run: Path, opened: Opened) -> None:
+    """Where nobody marks any, with the numbers that `gpuprof explain` gives them."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
+    for number in range(12):
+        begin = 100 * number
+        for method, start in (("A.sample", begin), ("A.train", begin + 50)):
+            key = f"{method}-{number}"
+            driver.sent(start, start + 1, key)
+            driver.span("ray.get", start + 2, start + 40, waits=[key])
+            worker.span(method, start + 1, start + 39, releases=[key])
+    write_run(run, [driver, worker])
+    found = opened(3, 3).query(
+        "SELECT slice.name, slice.dur FROM slice JOIN track ON track.id = slice.track_id "
+        "WHERE track.name = 'steps' ORDER BY slice.ts"
+    )
+    assert ("step 3", 100) in found
+    with pytest.raises(ConfigError, match="step 99: not in this run; it has steps 0 to 10"):
+        opened(99, 99)
 
 
 def test_every_span_is_there_once_on_its_thread(run: Path, opened: Opened) -> None:

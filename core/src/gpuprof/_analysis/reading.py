@@ -286,6 +286,20 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
     return made
 
 
+def found_rounds(name: str, found: Sequence[Ledger]) -> list[Step]:
+    """The rounds of a driver's calls, where they are the steps of a run; else empty.
+
+    Args:
+        name: the run's.
+    """
+    drivers = [each for each in found if each.header["role"] == "driver"]
+    marked = next((each for each in drivers if len(each.edges)), None)
+    if not drivers or not (marked is None or _noted(marked, LIBRARY_STEPS)):
+        return []
+    run = assemble(name, found, {})
+    return run.steps if run.round else []
+
+
 def _edges(ledger: Ledger, steps: Sequence[ledgers.Step]) -> Iterator[tuple[int, int, int, bool]]:
     """Number, start and end of steps of a process, and whether each has ended.
 
@@ -305,7 +319,11 @@ def _of_library(process: Process) -> bool:
 
 
 def _has(process: Process, kind: str) -> bool:
-    return any(event["event"] == kind for event in process.ledger.events)
+    return _noted(process.ledger, kind)
+
+
+def _noted(ledger: Ledger, kind: str) -> bool:
+    return any(event["event"] == kind for event in ledger.events)
 
 
 def _steps_of(process: Process) -> list[ledgers.Step]:

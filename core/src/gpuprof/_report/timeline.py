@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import numpy as np
 
+from gpuprof._analysis.reading import found_rounds
+from gpuprof._analysis.run import Step as Round
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS, Ledger, Step
 from gpuprof._artifacts.places import Place
@@ -75,7 +77,8 @@ def write(
         OutputError: the file cannot be written.
     """
     found, problems = ledgers.ledgers(directory)
-    begin, end = _interval(found, first, last)
+    rounds = found_rounds(directory.name, found)
+    begin, end = _interval(found, rounds, first, last)
     known = {(each.header["node"], each.name): each for each in found}
 
     def wanted(place: Place | None, node: str) -> bool:
@@ -95,26 +98,31 @@ def write(
         raise ConfigError([f"{directory}: nothing to show: {nothing}", *made.problems])
     try:
         with replacing(output) as packed, gzip.open(packed, "wb", compresslevel=4) as file:
-            _Drawing(found, reports, begin, end, made).draw(file)
+            _Drawing(found, rounds, reports, begin, end, made).draw(file)
     except OSError as error:
         raise OutputError(f"{output}: cannot be written: {error.strerror}") from None
     return made
 
 
-def _interval(found: Sequence[Ledger], first: int | None, last: int | None) -> tuple[int, int]:
+def _interval(
+    found: Sequence[Ledger], rounds: Sequence[Round], first: int | None, last: int | None
+) -> tuple[int, int]:
     """The run's time from the beginning of the first step to the end of the last."""
     if first is None or last is None:
         return _FOREVER
-    marked = [(each, each.last, each.steps()) for each in _steppers(found)]
-    chosen = [
-        _times_of(step, each, final)
-        for each, final, steps in marked
-        for step in steps
-        if first <= step.number <= last
+    steps = [(step.number, step.start, step.end) for step in rounds] or [
+        (step.number, *_times_of(step, each, each.last))
+        for each in _steppers(found)
+        for step in each.steps()
     ]
+    chosen = [(start, end) for number, start, end in steps if first <= number <= last]
     if not chosen:
-        numbers = [step.number for *_, steps in marked for step in steps]
-        there = f"it has steps {min(numbers)} to {max(numbers)}" if numbers else "it marked no step"
+        numbers = [number for number, _, _ in steps]
+        there = (
+            f"it has steps {min(numbers)} to {max(numbers)}"
+            if numbers
+            else "it has none, and gpuprof explain says why"
+        )
         which = f"step {first}" if first == last else f"steps {first}:{last + 1}"
         raise ConfigError([f"{which}: not in this run; {there}"])
     return min(start for start, _ in chosen), max(end for _, end in chosen)
@@ -143,12 +151,14 @@ class _Drawing:
     def __init__(
         self,
         found: Sequence[Ledger],
+        rounds: Sequence[Round],
         reports: Sequence[Recorded],
         begin: int,
         end: int,
         made: Timeline,
     ) -> None:
         self._found = found
+        self._rounds = rounds
         self._begin, self._end = begin, end
         self._made = made
         self._recorded = reports
@@ -158,8 +168,12 @@ class _Drawing:
     def draw(self, file: Any) -> None:
         self._writer = TraceWriter(file)
         drivers = [each for each in self._found if each.header["role"] == "driver"]
-        for driver in drivers:
+        for driver in () if self._rounds else drivers:
             self._steps("steps", driver, 0, 0)
+        rounds: list[_Row] = [
+            (f"step {step.number}", step.start, step.end, {}) for step in self._rounds
+        ]
+        self._rows("steps", 0, "step", rounds, 0)
         nodes = {each.header["node"] for each in drivers}
         others = {each.header["node"] for each in self._found} | {
             each.node for each in self._recorded
