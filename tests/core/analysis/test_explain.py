@@ -190,6 +190,37 @@ def test_a_rank_that_was_started_again_is_one_rank(tmp_path: Path) -> None:
     assert (2, 1.0) == (group.workers, group.imbalance)
 
 
+def restarted(directory: Path, names: Sequence[Sequence[str]]) -> Explanation:
+    """A job without a driver whose launcher has started these ranks, one lot after the other."""
+    for number, start in reversed(list(enumerate(names, 1))):
+        for name in start:
+            ledger = SimulatedLedger(name)
+            ledger.incarnation = str(number)
+            for step in range(40 // number):
+                begin = (10_000 * number + 100 * step) * MS
+                ledger.step(step, begin, begin + 100 * MS)
+                ledger.span("work", begin, begin + 90 * MS)
+            file = ledger.write(directory)
+            file.rename(file.with_name(f"{name}.start-{number}.ledger"))
+    return explain(reading.read(directory))
+
+
+def test_ranks_of_another_start_are_left_out(tmp_path: Path) -> None:
+    """An elastic launcher goes on with fewer: a rank that is in both is not slower for it."""
+    found = restarted(tmp_path, [["A-0", "A-1", "A-2"], ["A-0", "A-1"]])
+    said = " ".join(text(found).split())
+    assert "40 of 60 steps; left out: 20 with other workers." in said
+    (group,) = found.groups
+    assert (3, 1.0, []) == (group.workers, group.imbalance, found.findings)
+
+
+def test_the_same_ranks_go_on_after_a_restart(tmp_path: Path) -> None:
+    """With steps of their own, of whatever number."""
+    found = restarted(tmp_path, [["A-0", "A-1"], ["A-0", "A-1"]])
+    assert (60, 0) == (found.steps["all"], found.steps["other_workers"])
+    assert 0.1 == pytest.approx(found.seconds["median"])
+
+
 @pytest.mark.parametrize(("usually", "named"), [(0.3, []), (12, ["late start"])])
 def test_a_rank_is_late_if_it_usually_is(usually: float, named: list[str], tmp_path: Path) -> None:
     """Ranks are called in turn, so the last is always late by a little, and sometimes by much."""

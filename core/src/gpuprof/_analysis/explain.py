@@ -335,7 +335,8 @@ class Explainer:
     def _steps(self) -> dict[str, Any]:
         steps = self.run.steps
         return {
-            "all": len(steps),
+            "all": len(steps) + self.run.elsewhere,
+            "other_workers": self.run.elsewhere,
             "round": self.run.round,
             "counted": len(self.record.usual),
             "warm_up": [step.number for step in steps if step.warm_up],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -203,6 +204,7 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
         name: the run's.
         patterns: which scopes wait, as in the configuration's key ``waits``.
     """
+    found, elsewhere = _of_same_workers(found)
     waits = Waits(patterns)
     places: list[Place] = []
     known: dict[tuple[int, str], int] = {}
@@ -274,6 +276,7 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
         ]
     else:
         _own_steps(made)
+    made.elsewhere = elsewhere
     if len(made.steps) * len(processes) > _MOST_CELLS + size // 3:
         raise ConfigError(
             [
@@ -284,6 +287,54 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
             ]
         )
     return made
+
+
+def _of_same_workers(found: Sequence[Ledger]) -> tuple[Sequence[Ledger], int]:
+    """The ledgers of the ranks that mark most steps, and how many steps others mark.
+
+    An elastic launcher ends all ranks, and starts others, of which one may have the name of another
+    before. On Ray there is a driver, which lives on.
+    """
+    if any(each.header["role"] == "driver" for each in found):
+        return found, 0
+    starts: list[list[Ledger]] = []
+    until = -math.inf
+    for each in sorted((each for each in found if len(each.edges)), key=_first_step):
+        if _first_step(each) > until:
+            starts.append([])
+        starts[-1].append(each)
+        until = max(until, _last(each))
+    by_workers: dict[frozenset[str], list[list[Ledger]]] = {}
+    for start in starts:
+        by_workers.setdefault(frozenset(each.name for each in start), []).append(start)
+    if len(by_workers) < 2:
+        return found, 0
+    steps = {
+        workers: sum(max(len(each.steps()) for each in start) for start in of_them)
+        for workers, of_them in by_workers.items()
+    }
+    most = max(steps, key=steps.__getitem__)
+    chosen = by_workers[most]
+    times = [(min(map(_first_step, start)), max(map(_last, start))) for start in chosen]
+    ranks = {each.path for start in chosen for each in start}
+    kept = [
+        each
+        for each in found
+        if each.path in ranks
+        or (
+            not len(each.edges)
+            and any(each.first + each.offset <= b and _last(each) >= a for a, b in times)
+        )
+    ]
+    return kept, sum(steps.values()) - steps[most]
+
+
+def _first_step(ledger: Ledger) -> int:
+    return int(ledger.edges["time"].min()) + ledger.offset
+
+
+def _last(ledger: Ledger) -> int:
+    return ledger.last + ledger.offset
 
 
 def found_rounds(name: str, found: Sequence[Ledger]) -> list[Step]:
@@ -341,10 +392,12 @@ def _own_steps(run: Run) -> None:
     for each other.
     """
     marked: dict[tuple[int, int], dict[int, tuple[int, int, bool]]] = {}
-    for process in run.processes:
+    occurrences: dict[str, dict[int, int]] = {}
+    for process in sorted(run.processes, key=lambda each: each.ledger.first + each.ledger.offset):
         if _has(process, PACED_STEPS):
             continue
-        times: dict[int, int] = {}
+        # a rank that was started again goes on, or repeats steps
+        times = occurrences.setdefault(process.name, {})
         for number, start, end, complete in _edges(process.ledger, _steps_of(process)):
             occurrence = times[number] = times.get(number, -1) + 1
             marked.setdefault((number, occurrence), {})[process.number] = start, end, complete

@@ -161,6 +161,8 @@ class Run:
         step_at: what the configuration says a step is; empty if it does not.
         round: what the driver calls in each step, where nobody marked steps; else empty.
         recognised: places in which ranks wait for each other, as their times tell.
+        elsewhere: how many steps are left out, with the ranks that marked them: a launcher has
+            started the job several times, with different ranks.
         problems: a sentence for each ledger that cannot be read, or not as a whole.
     """
 
@@ -179,6 +181,7 @@ class Run:
     step_at: str = ""
     round: str = ""
     recognised: list[Collective] = attrs.field(factory=list)
+    elsewhere: int = 0
     problems: list[str] = attrs.field(factory=list)
 
     @functools.cached_property

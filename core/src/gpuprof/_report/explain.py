@@ -312,7 +312,7 @@ def _steps(answer: Explanation) -> str:
     median, least, most = (duration(answer.seconds[key]) for key in ("median", "least", "most"))
     steps = answer.steps
     left = [
-        (f"{len(steps[key])} {word}", steps[key])
+        f"{len(steps[key])} {word}"
         for key, word in (
             ("warm_up", "warm-up"),
             ("captured", "captured"),
@@ -321,7 +321,9 @@ def _steps(answer: Explanation) -> str:
         )
         if steps[key]
     ]
-    without = f"; left out: {', '.join(said for said, _ in left)}" if left else ""
+    if steps["other_workers"]:
+        left.append(f"{steps['other_workers']} with other workers")
+    without = f"; left out: {', '.join(left)}" if left else ""
     share = answer.seconds["in_steps"]
     loop = f"; {percentage(share)} of {duration(answer.seconds['loop'])} is in steps"
     loop = loop if share < _MOSTLY_IN_STEPS else ""
