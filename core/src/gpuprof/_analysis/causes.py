@@ -44,6 +44,8 @@ _IN_A_HALF = 0.015
 _NEARLY_ALL = 0.7
 """Of what some activities save, from which fewer of them stand for all."""
 _LEAST_SHARE = stragglers.LEAST_SHARE
+_LARGE_ONCE = 0.15
+"""Of a run, from which a single slow step is a cause like any other."""
 _MOST_OF_IT = 0.5
 """Of what a rank is slower by, from which the garbage collector is the reason."""
 _QUEUED = 0.2
@@ -762,9 +764,9 @@ def pauses(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
 
 
 def long_pauses(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """Single steps like that."""
+    """Single steps like that, if they are very long: machines have many reasons."""
     for occasion in _others_than(record.occasions.pauses, record, findings):
-        if len(occasion.rows) == 1:
+        if len(occasion.rows) == 1 and occasion.cost >= _LARGE_ONCE * record.loop:
             yield _occasion(record, "pauses", occasion)
 
 
@@ -849,7 +851,7 @@ CAUSES: Sequence[Cause] = (
     Cause(only_few, nothing, _LARGE, "large", blind=True),
     Cause(now_and_then, usual, _LEAST_SHARE, "large", blind=True),
     Cause(pauses, usual, _LEAST_SHARE, "large", blind=True),
-    Cause(long_pauses, usual, 0.15, "hint", blind=True),
+    Cause(long_pauses, usual, _LARGE_ONCE, "hint", blind=True),
     Cause(once, None, 0.02, "hint", blind=True),
 )
 """What is looked for, in this order: what is found first is not looked for again."""
