@@ -22,7 +22,7 @@ from gpuprof._analysis import stragglers
 from gpuprof._analysis.loop import NAMES, Loop
 from gpuprof._analysis.occasions import Occasion, Occasions
 from gpuprof._analysis.path import OUTSIDE, Call, Factors, Kind
-from gpuprof._analysis.run import Process, collected
+from gpuprof._analysis.run import Process
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
 
 Floats = NDArray[np.float64]
@@ -328,23 +328,27 @@ def usual(record: Record, suspect: Suspect) -> Factors:
     """Their own time without what they are longer; what is in some steps only, no time."""
     if not suspect.excess:
         return nothing(record, suspect)
-
-    def without(step: int) -> dict[Activity, float]:
-        return {
-            activity: max(0.0, 1 - float(excess[step]) / max(1.0, _took(record, activity, step)))
-            for activity, excess in suspect.excess.items()
-        }
-
-    return without
+    factors: dict[Activity, Floats] = {}
+    for number, place in suspect.activities:
+        own = record.run.matrix("own", place, [record.run.processes[number]])[:, 0]
+        factors[number, place] = (1 - suspect.excess[number, place] / own.clip(1)).clip(0)
+    return _by_step(factors)
 
 
-def _took(record: Record, activity: Activity, step: int) -> float:
-    """Nanoseconds of an activity in a step; outside of all scopes, those on its path."""
-    number, place = activity
-    if place != OUTSIDE:
-        return float(record.run.matrix("own", place, [record.run.processes[number]])[step, 0])
-    parts = record.stretches(step)
-    return float(sum(p.duration for p in parts if (p.process, p.place) == activity))
+def sooner(record: Record, suspect: Suspect) -> Factors:
+    """Less time outside of all scopes, as far as that is on the path."""
+
+    def factor(step: int, activity: Activity) -> float:
+        outside = max(1, _outside(record, activity[0], step))
+        return max(0.0, 1 - float(suspect.excess[activity][step]) / outside)
+
+    return lambda step: {activity: factor(step, activity) for activity in suspect.excess}
+
+
+def _outside(record: Record, process: int, step: int) -> int:
+    """Nanoseconds that the path of a step has outside of all scopes of a process."""
+    path = record.stretches(step)
+    return sum(p.duration for p in path if p.process == process and p.place == OUTSIDE)
 
 
 def _by_step(factors: Mapping[Activity, Floats]) -> Factors:
@@ -365,23 +369,12 @@ def _times_and_mean(
 def slow(kind: stragglers.Kind) -> Callable[[Record, Sequence[Finding]], Iterator[Suspect]]:
     """Stragglers of a kind whose reason is not the garbage collector."""
 
-    def select(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
+    def select(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
         for straggler in record.stragglers:
-            if straggler.kind == kind and not _is_collected(record, straggler):
+            if straggler.kind == kind and not _is_collected(straggler, findings):
                 yield _slow(record, straggler, kind)
 
     return select
-
-
-def slow_by_collector(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
-    """Stragglers whose reason is the garbage collector."""
-    for straggler in record.stragglers:
-        if _is_collected(record, straggler):
-            suspect = _slow(record, straggler, "garbage collection")
-            facts = attrs.evolve(suspect.finding.facts, steps=())
-            yield attrs.evolve(
-                suspect, finding=attrs.evolve(suspect.finding, profiled=False, facts=facts)
-            )
 
 
 def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
@@ -517,76 +510,50 @@ def _is_alone_profiled(record: Record, straggler: Straggler) -> bool:
     return run.profiled.issuperset(straggler.processes) and not run.profiled.issuperset(peers)
 
 
-def _is_collected(record: Record, straggler: Straggler) -> bool:
-    """Whether most of what a rank is slower by is the garbage collector."""
-    if straggler.kind not in ("rank", "pauses"):
-        return False
-    run = record.run
-    ranks = stragglers.members(run, straggler.group)
-    peers = [rank for name, rank in ranks.items() if name not in straggler.names]
-    places = range(len(run.places)) if straggler.place == ALL else [straggler.place]
-    own, others = (
-        sum(stragglers.collecting(run, place, of)[record.usual].mean() for place in places)
-        for of in ([[run.processes[number] for number in straggler.processes]], peers)
+def _is_collected(straggler: Straggler, findings: Sequence[Finding]) -> bool:
+    """Whether most of what ranks are slower by is known to be the garbage collector."""
+    return any(
+        finding.cause == "garbage collection"
+        and set(straggler.names) <= set(finding.workers)
+        and 1e9 * finding.seconds >= _MOST_OF_IT * straggler.excess
+        for finding in findings
     )
-    return bool(own - others >= _MOST_OF_IT * straggler.excess)
 
 
 # Which activities: on the path, whoever does them
 
 
-def collections(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """The garbage collector, where it holds a step up. Its pauses are recorded, not guessed."""
+def collections(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
+    """The garbage collector of all processes. Its pauses are recorded, not guessed."""
     run = record.run
-    named = {each.worker for each in findings if each.cause == "garbage collection"}
-    shares = {
-        activity: share
-        for activity, share in _collected(record).items()
-        if share and run.processes[activity[0]].name not in named
-    }
-    if sum(shares.values()) < _LEAST_SHARE:
+    rows = run.sums[(run.sums["collecting"] > 0) & ~run.waiting_places[run.sums["place"]]]
+    rows = rows[np.isin(rows["step"], record.usual)]
+    stopped = np.bincount(rows["process"], rows["collecting"], len(run.processes))
+    worst = int(stopped.argmax())
+    if stopped[worst] < _LEAST_SHARE * record.mean * len(record.usual):
         return
-    number, place = max(shares, key=shares.__getitem__)
-    stopped = {number for number, _ in shares}
+    sums = np.bincount(rows["place"], rows["collecting"] * (rows["process"] == worst))
+    activities = dict.fromkeys(zip(rows["process"].tolist(), rows["place"].tolist(), strict=True))
+    processes = sorted({number for number, _ in activities}, key=lambda each: -stopped[each])
     yield Suspect(
         finding=_finding(
             record,
-            sum(shares.values()) * record.mean * len(record.usual),
+            float(stopped[worst]),
             cause="garbage collection",
-            worker=run.processes[number].name,
-            workers=sorted(run.processes[number].name for number in stopped),
-            group=run.processes[number].group,
-            scope=record.name(place),
-            steps=_steps_stopped(record, stopped),
-            facts=Facts(processes=len(stopped)),
+            worker=run.processes[worst].name,
+            workers=[run.processes[number].name for number in processes],
+            group=run.processes[worst].group,
+            scope=record.name(int(sums.argmax())),
+            steps=len(np.unique(rows["step"])),
+            facts=Facts(processes=len(processes)),
         ),
-        activities=list(shares),
+        activities=list(activities),
         excess={
             (number, place): run.matrix("collecting", place, [run.processes[number]])[:, 0]
-            for number, place in shares
+            for number, place in activities
         },
+        parts=[functools.partial(_is_of, worst)],
     )
-
-
-def _collected(record: Record) -> dict[Activity, float]:
-    """The mean share of a path in which the garbage collector stopped an activity."""
-    shares: dict[Activity, float] = {}
-    for position in record.sampled:
-        length = max(1, record.run.steps[position].duration) * len(record.sampled)
-        for part in record.stretches(position):
-            if part.kind == "work":
-                edges = np.array([part.start]), np.array([part.end])
-                stopped = collected(record.run.processes[part.process], *edges)
-                activity = part.process, part.place
-                shares[activity] = shares.get(activity, 0.0) + float(stopped[0]) / length
-    return shares
-
-
-def _steps_stopped(record: Record, processes: Iterable[int]) -> int:
-    """In how many steps the garbage collector stopped any of these processes."""
-    rows = record.run.sums
-    rows = rows[np.isin(rows["process"], list(processes)) & (rows["collecting"] > 0)]
-    return len(np.intersect1d(rows["step"], record.usual))
 
 
 def on_path(
@@ -834,14 +801,13 @@ def _finding(record: Record, cost: float, a_step: int = 0, **about: Any) -> Find
 
 
 CAUSES: Sequence[Cause] = (
+    Cause(collections, usual, _LEAST_SHARE, "named", blind=True),
     Cause(slow("rank"), peers_median, 0.02, "lasting", blind=True, together=True),
     Cause(slow("node"), peers_median, 0.02, "lasting", blind=True),
-    Cause(slow("late start"), usual, 0.02, "lasting", blind=True),
+    Cause(slow("late start"), sooner, 0.02, "lasting", blind=True),
     Cause(slow("pauses"), peers_median, 0.02, "large", blind=True),
     Cause(slow("drift"), peers_median, 0.02, "large", blind=True),
-    Cause(slow_by_collector, peers_median, 0.02, "named", blind=True),
     Cause(another_part, groups_mean, 0.02, "hint", blind=True),
-    Cause(collections, usual, 0.0, "named"),
     Cause(on_path("driver", _is_driver), nothing, 0.1, "lasting"),
     Cause(on_path("data", _is_data), nothing, 0.05, "lasting"),
     Cause(on_path("synchronisation", _is_synchronisation), nothing, 0.1, "lasting"),

@@ -207,13 +207,6 @@ def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats
     return of_ranks(times, ranks)
 
 
-def collecting(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats:
-    """Nanoseconds in which the garbage collector stopped work in a place, by step and rank."""
-    processes = list(chain.from_iterable(ranks))
-    waits = run.waiting_places[place] and run.places[place].waits_for != DATA
-    return of_ranks(run.matrix("collecting", place, processes), ranks) * (not waits)
-
-
 def _of_group(
     run: Run, group: str, usual: Sequence[int], step: float, called: _Called
 ) -> list[Straggler]:

@@ -188,20 +188,11 @@ def _only_this_rank(finding: Finding) -> Words:
 
 def _garbage_collection(finding: Finding) -> Words:
     who, several = finding.worker, len(finding.workers) > 1
-    if finding.ratio is not None:
-        says = (
-            f"The garbage collector stops {all_of(finding.workers)} in {finding.scope}: "
-            f"{duration(finding.seconds)} a step more than the others of its group."
-        )
-    else:
-        others = f" and {finding.facts.processes - 1} more" if several else ""
-        where = f"{who} in" if several else "in"
-        says = (
-            f"The garbage collector stops {who}{others} for {duration(finding.seconds)} a step, "
-            f"most of it {where} {finding.scope}."
-        )
+    others = f" and {finding.facts.processes - 1} more" if several else ""
+    where = f"{who} in" if several else "in"
     return Words(
-        says,
+        f"The garbage collector stops {who}{others} for {duration(finding.seconds)} a step, most "
+        f"of it {where} {finding.scope}.",
         "Call gc.freeze() once all is set up, and collect between steps: gc.disable(), and "
         "gc.collect() in all ranks at the same steps.",
     )
