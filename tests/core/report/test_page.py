@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from gpuprof._analysis import gantt, heat, reading
+from gpuprof._analysis import reading
 from gpuprof._analysis.run import Run
 from gpuprof._cli import main
-from gpuprof._report import page
+from gpuprof._report import gantt, heat, page
 from support import page_run
 from support.page_run import HOSTILE
 from support.run_files import session_file

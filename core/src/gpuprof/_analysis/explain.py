@@ -13,9 +13,9 @@ import numpy as np
 
 from gpuprof._analysis import causes, stragglers
 from gpuprof._analysis.causes import Finding, Record
-from gpuprof._analysis.heat import sizes, spreads
 from gpuprof._analysis.path import CALLS, OUTSIDE, Kind
 from gpuprof._analysis.run import Collective, Process, Run, by_name, imbalance, of_ranks
+from gpuprof._analysis.scopes import sizes, spreads
 from gpuprof._analysis.waits import ANYBODY, READS_DEVICE
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._session.instruments.coroutines import AWAIT

@@ -22,11 +22,11 @@ import jinja2
 import yaml
 from markupsafe import Markup
 
-from gpuprof._analysis import gantt, reading
+from gpuprof._analysis import reading
 from gpuprof._analysis.diff import DEFAULT, Condition, diff
 from gpuprof._analysis.explain import Explainer
-from gpuprof._analysis.heat import HeatMap, heat_maps, spreads
 from gpuprof._analysis.run import Run, Step
+from gpuprof._analysis.scopes import spreads
 from gpuprof._analysis.summary import summary_of
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.early_ends import sentences
@@ -34,7 +34,9 @@ from gpuprof._artifacts.formats import Manifest, RowEntry, WorkerEntry
 from gpuprof._artifacts.manifest import setup as setup_of
 from gpuprof._artifacts.receipt import count, counted, size_text
 from gpuprof._report import explain as explaining
+from gpuprof._report import gantt
 from gpuprof._report.diff import interval, percent, signed, verdict
+from gpuprof._report.heat import HeatMap, heat_maps
 from gpuprof._report.ranges import DEVICE, Node, WindowRanges, files_of, read_ranges
 from gpuprof._report.trees import Tree, merged
 from gpuprof._report.words import duration, percentage
