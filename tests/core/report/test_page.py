@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 from gpuprof._analysis import reading
 from gpuprof._analysis.run import Run
+from gpuprof._analysis.scopes import spreads
 from gpuprof._cli import main
 from gpuprof._report import gantt, heat, page
 from support import page_run
@@ -418,7 +419,7 @@ def test_percentiles_are_of_a_worker_in_a_step(tmp_path: Path) -> None:
             at = begin + call * 40 * MS
             made.span("work", at, at + (step + 1) * MS)
     run = reading.read(write_run(tmp_path / "run", [made]), warm_up=0)
-    assert {("A", 0): (0.006, pytest.approx(0.0096))} == heat.spreads(run)
+    assert {("A", 0): (0.006, pytest.approx(0.0096))} == spreads(run)
 
 
 def test_percentiles_are_those_of_explain(tmp_path: Path) -> None:
