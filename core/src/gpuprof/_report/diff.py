@@ -194,9 +194,9 @@ def _slower(ratio: float) -> str:
 def _slower_ranks(found: Diff) -> list[str]:
     """The ranks that have become slower, one a line."""
     shown = [
-        f"Slower rank: {each.worker}, most in {each.scope}: {duration(each.change.before)} to "
-        f"{duration(each.change.after)} ({percent(each.change.ratio)}); to the other ranks "
-        f"{percent(each.to_others.ratio)} ({interval(each.to_others)})"
+        f"Slower rank: {each.worker}: {duration(each.change.before)} to "
+        f"{duration(each.change.after)} a step ({percent(each.change.ratio)}); to the other ranks "
+        f"{percent(each.to_others.ratio)} ({interval(each.to_others)}); most in {each.scope}"
         for each in found.slower_ranks[:_NAMED]
     ]
     more = len(found.slower_ranks) - len(shown)
