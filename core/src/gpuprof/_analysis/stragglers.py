@@ -228,10 +228,12 @@ def _of_group(
             suspicion = _by_role(times[:, doing], group, *some, place, [*parts, *calls])
             if suspicion is not None and suspicion.kind == "imbalance":
                 parts.append(frozenset(suspicion.processes))
-            if suspicion is None or not _only_calls_more(run, suspicion, there):
+            if not _only_calls_more(run, suspicion, there, [place]):
                 found.append(suspicion)
             found.append(_drifting(times[:, doing], group, *some, place))
-    found.append(_by_role(total, group, names, numbers, ALL, parts))
+    in_all = _by_role(total, group, names, numbers, ALL, parts)
+    if not _only_calls_more(run, in_all, ranks, common_places(run, group)):
+        found.append(in_all)
     delays = _delays(run, ranks, called)[usual]
     found.append(_tested(delays, "late start", group, names, numbers, BEFORE))
     found += _pauses(total, step, group, names, numbers)
@@ -251,21 +253,25 @@ def _of_group(
     return [each for each in found if each is not None]
 
 
-def _only_calls_more(run: Run, suspicion: Straggler, ranks: Sequence[Sequence[Process]]) -> bool:
-    """Whether ranks take longer at a place only as they run more often, each call as fast.
+def _only_calls_more(
+    run: Run, slow: Straggler | None, ranks: Sequence[Sequence[Process]], places: Sequence[int]
+) -> bool:
+    """Whether ranks take longer at some places only as they run more often, each call as fast.
 
     As where ranks run freely, and another one is slow.
     """
-    if suspicion.kind != "rank":
+    if slow is None or slow.kind != "rank":
         return False
     processes = list(chain.from_iterable(ranks))
-    calls = of_ranks(run.matrix("calls", suspicion.place, processes), ranks)[run.usual].sum(axis=0)
-    times = own_time(run, suspicion.place, ranks)[run.usual].sum(axis=0)
-    slow = np.array([rank[0].number in suspicion.processes for rank in ranks])
-    usual_calls, usual_time = np.median(calls[~slow]), np.median(times[~slow])
-    with_usual_calls = times[slow] / calls[slow].clip(1) * usual_calls
-    excess = times[slow] - usual_time
-    return bool((with_usual_calls - usual_time <= _BY_TIME * excess).all())
+    mine = np.array([rank[0].number in slow.processes for rank in ranks])
+    excess, with_usual_calls = np.zeros(mine.sum()), np.zeros(mine.sum())
+    for place in places:
+        calls = of_ranks(run.matrix("calls", place, processes), ranks)[run.usual].sum(axis=0)
+        times = own_time(run, place, ranks)[run.usual].sum(axis=0)
+        usual_calls, usual_time = np.median(calls[~mine]), np.median(times[~mine])
+        excess += times[mine] - usual_time
+        with_usual_calls += times[mine] / calls[mine].clip(1) * usual_calls - usual_time
+    return bool((with_usual_calls <= _BY_TIME * excess).all())
 
 
 def _doing(times: Floats) -> NDArray[np.int64]:
