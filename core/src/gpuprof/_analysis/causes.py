@@ -47,7 +47,7 @@ _LEAST_SHARE = stragglers.LEAST_SHARE
 _LARGE_ONCE = 0.15
 """Of a run, from which a single slow step is a cause like any other."""
 _MOST_OF_IT = 0.5
-"""Of what a rank is slower by, from which the garbage collector is the reason."""
+"""Of what a rank is slower by, from which the garbage collector explains it."""
 _QUEUED = 0.2
 """Of the time of calls, what they must wait for earlier ones for it to be a queue."""
 _SYNC_NAMES = re.compile(r"(?<!a)sync|weight|broadcast|all_?reduce|barrier")
@@ -244,8 +244,7 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, enough: bool) -> Fin
                 suspect, factors, saves = smaller, less, saved
     sure = cause.grade == "named"
     if cause.grade in ("large", "lasting") and saves >= _LARGE and not suspect.doubtful:
-        lasting = cause.grade == "large" or (min(record.in_halves(saves, factors)) >= _IN_A_HALF)
-        sure = lasting
+        sure = cause.grade == "large" or min(record.in_halves(saves, factors)) >= _IN_A_HALF
     return attrs.evolve(suspect.finding, saves=saves, grade="named" if sure else "hint")
 
 
@@ -801,7 +800,7 @@ def _finding(record: Record, cost: float, a_step: int = 0, **about: Any) -> Find
 
 
 CAUSES: Sequence[Cause] = (
-    Cause(collections, usual, _LEAST_SHARE, "named", blind=True),
+    Cause(collections, usual, _LEAST_SHARE, "named"),
     Cause(slow("rank"), peers_median, 0.02, "lasting", blind=True, together=True),
     Cause(slow("node"), peers_median, 0.02, "lasting", blind=True),
     Cause(slow("late start"), sooner, 0.02, "lasting", blind=True),
@@ -817,7 +816,7 @@ CAUSES: Sequence[Cause] = (
     Cause(only_few, nothing, _LARGE, "large", blind=True),
     Cause(now_and_then, usual, _LEAST_SHARE, "large", blind=True),
     Cause(pauses, usual, _LEAST_SHARE, "large", blind=True),
-    Cause(long_pauses, usual, _LARGE_ONCE, "hint", blind=True),
+    Cause(long_pauses, usual, _LARGE_ONCE, "hint"),
     Cause(once, None, 0.02, "hint", blind=True),
 )
 """What is looked for, in this order: what is found first is not looked for again."""
