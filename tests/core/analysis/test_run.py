@@ -407,6 +407,16 @@ def test_a_rank_that_was_killed_is_not_idle(tmp_path: Path) -> None:
     assert [1000 * MS] * 2 + [0] * 10 == lengths.tolist()
 
 
+def test_a_rank_that_began_later_was_not_idle_before(tmp_path: Path) -> None:
+    """As where a group of actors grows while the job runs."""
+    late = SimulatedLedger("A-1")
+    late.span("work", 250 * MS, 290 * MS)
+    steps = [(100 * MS * number, 100 * MS * (number + 1)) for number in range(3)]
+    run = read(tmp_path, driver(*steps), late)
+    process(run, "A-1").ledger.header["monotonic"] = 200 * MS
+    assert [0, 0, 100 * MS] == run.lengths[:, process(run, "A-1").number].tolist()
+
+
 def test_a_rank_that_the_job_ended_is_not_idle_either(tmp_path: Path) -> None:
     """It is not among those that crashed."""
     end = EarlyEnd(worker="A-2", node="node-0", incarnation="1", step=1, restarted=False)

@@ -362,13 +362,14 @@ class Run:
     def lengths(self) -> Floats:
         """How long each step was, by step (rows) and process (columns), in nanoseconds.
 
-        0 in a process that had ended before.
+        0 in a process that had ended before, or began later.
         """
         early = self.killed
         made = np.zeros((len(self.steps), len(self.processes)))
         for process in self.processes:
             start, end = self.step_edges(process)
             made[:, process.number] = end - start
+            made[end <= process.ledger.first + process.ledger.offset, process.number] = 0
             if process.ledger.ended or process.number in early:
                 made[start > process.ledger.last + process.ledger.offset, process.number] = 0
         return made
