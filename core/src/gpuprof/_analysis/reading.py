@@ -305,8 +305,8 @@ def _of_same_workers(found: Sequence[Ledger]) -> tuple[Sequence[Ledger], int]:
         starts[-1].append(each)
         until = max(until, _last(each))
     by_workers: dict[frozenset[str], list[list[Ledger]]] = {}
-    for start in starts:
-        by_workers.setdefault(frozenset(each.name for each in start), []).append(start)
+    for start in _joined(starts):
+        by_workers.setdefault(_names(start), []).append(start)
     if len(by_workers) < 2:
         return found, 0
     steps = {
@@ -327,6 +327,21 @@ def _of_same_workers(found: Sequence[Ledger]) -> tuple[Sequence[Ledger], int]:
         )
     ]
     return kept, sum(steps.values()) - steps[most]
+
+
+def _joined(starts: Iterable[list[Ledger]]) -> list[list[Ledger]]:
+    """Starts of a job; ranks that come after others, and are none of them, are of the same one."""
+    joined: list[list[Ledger]] = []
+    for start in starts:
+        if joined and _names(joined[-1]).isdisjoint(_names(start)):
+            joined[-1] = [*joined[-1], *start]
+        else:
+            joined.append(start)
+    return joined
+
+
+def _names(found: Iterable[Ledger]) -> frozenset[str]:
+    return frozenset(each.name for each in found)
 
 
 def _first_step(ledger: Ledger) -> int:
