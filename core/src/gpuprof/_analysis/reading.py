@@ -76,9 +76,9 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
             [
                 *problems,
                 (
-                    f"{directory}: nothing was recorded: no process left a ledger. Either the key "
-                    "ledger switched them off, or gpuprof did not run in the job; then the job's "
-                    "log says why"
+                    f"{directory}: nothing was recorded: no process left a ledger. Either the run "
+                    "has only begun, or the key ledger switched them off, or gpuprof did not run "
+                    "in the job; then the job's log says why"
                 ),
             ]
         )

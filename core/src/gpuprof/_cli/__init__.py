@@ -18,7 +18,7 @@ from gpuprof._terminal import escaped_output
 from gpuprof.errors import GpuprofError
 
 COMMANDS = {
-    "run": "Run a command as one rank of a job, under the profiler.",
+    "run": "Run a job and record it as it is; with a backend, under its profiler.",
     "capture": "Capture steps on the armed workers of a running job.",
     "report": "Show a run's timing trees, or the ranges in its reports.",
     "explain": "Explain why a step takes as long as it does: critical path, stragglers, causes.",

@@ -62,8 +62,13 @@ def what_if(cause: Finding | Promise) -> str:
         group=cause.group,
         scope=cause.scope,
     )
+    return f"{condition}, {gain(cause)}"
+
+
+def gain(cause: Finding | Promise) -> str:
+    """What a run would take less without a cause; at most, if nothing else can do its work."""
     at_most = "" if cause.cause in _IF else " at most"
-    return f"{condition}, the run would take {percentage(cause.saves or 0.0)} less{at_most}"
+    return f"the run would take {percentage(cause.saves or 0.0)} less{at_most}"
 
 
 def config(finding: Finding, rounds: bool, launched: bool) -> str:

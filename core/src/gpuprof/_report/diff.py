@@ -204,8 +204,8 @@ def _slower_ranks(found: Diff) -> list[str]:
 
 
 def _promise(found: Diff) -> list[str]:
-    """What a mend was promised to give, and what it gave."""
-    if found.kept is None:
+    """What a mend was promised to give, and what it gave. A slower step has had no mend."""
+    if found.kept is None or found.step.low > 1:
         return []
     (promise, again), step = found.kept, found.step
     if step.low <= 1 <= step.high:

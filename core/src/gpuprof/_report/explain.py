@@ -25,7 +25,7 @@ from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.ledger import SUFFIX
 from gpuprof._artifacts.receipt import size_text
 from gpuprof._log import log
-from gpuprof._report.causes import config, what_if, words
+from gpuprof._report.causes import config, gain, what_if, words
 from gpuprof._report.trees import DRIVER, introduce
 from gpuprof._report.words import duration, ordinal, percentage
 from gpuprof.errors import ConfigError, GpuprofError
@@ -456,8 +456,7 @@ def _finding(answer: Explanation, number: int, finding: Finding) -> str:
     lines = [_tables.labelled(f"{number}. ", said.says)]
     if finding.saves is not None and finding.saves >= _LEAST_SAVED:
         if_ = "at half the time a call, " if finding.cause == "server" else ""
-        saved = f"{if_}the run would take {percentage(finding.saves)} less"
-        lines.append(_tables.labelled("   saves   ", saved))
+        lines.append(_tables.labelled("   saves   ", if_ + gain(finding)))
     lines.append(_tables.labelled("   next    ", said.action))
     if command := _config(answer, finding):
         labelled = _tables.labelled("   with    ", command)
