@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from gpuprof._session.after_import import after_import
+from wrapt import register_post_import_hook
 
 NAME = "imported_late_by_the_job"
 
@@ -146,3 +147,12 @@ def test_a_finder_of_the_jobs_own(
     assert value == module.VALUE
     # what a finder in front of gpuprof's loads by itself, nobody can see
     assert ([] if make is Own and not last else [value]) == seen
+
+
+def test_hooks_that_were_there_before_come_first(source: Path) -> None:
+    """Also those of wrapt, which asks all finders again: we see what they have changed."""
+    register_post_import_hook(lambda module: setattr(module, "VALUE", 2), NAME)
+    values: list[Any] = []
+    after_import(NAME, lambda module: values.append(module.VALUE))
+    importlib.import_module(NAME)
+    assert [2] == values

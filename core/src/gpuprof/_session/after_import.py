@@ -26,26 +26,34 @@ def after_import(name: str, call: Callable[[ModuleType], object]) -> None:
         call(imported)
         return
     _waiting.setdefault(name, []).append(call)
-    if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
+    if sys.meta_path[0] is not _finder:  # hooks of others that are there come before
+        sys.meta_path[:] = [_finder, *(each for each in sys.meta_path if each is not _finder)]
 
 
 class _Finder:
     """Finds modules as the other finders do, with a loader that tells when they are there."""
 
+    def __init__(self) -> None:
+        self._finding: set[str] = set()
+        """Others' hooks ask all finders again: what waits is called after them."""
+
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in _waiting:
+        if name not in _waiting or name in self._finding:
             return None
-        for finder in sys.meta_path:
-            find = None if finder is self else getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = None if find is None else find(name, path, target)
-            if spec is not None:
-                if hasattr(spec.loader, "exec_module"):  # not a package without a file
-                    spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
-                return spec
-        return None
+        self._finding.add(name)
+        try:
+            for finder in sys.meta_path:
+                find = None if finder is self else getattr(finder, "find_spec", None)
+                spec: ModuleSpec | None = None if find is None else find(name, path, target)
+                if spec is not None:
+                    if hasattr(spec.loader, "exec_module"):  # not a package without a file
+                        spec.loader = _Loader(spec.loader)  # type: ignore[assignment]
+                    return spec
+            return None
+        finally:
+            self._finding.discard(name)
 
 
 class _Loader:

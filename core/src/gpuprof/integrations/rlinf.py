@@ -32,6 +32,7 @@ from gpuprof_timing.instrument import recording_of
 
 from gpuprof._session.public import timing
 from gpuprof.integrations._changes import (
+    UnexpectedError,
     after_import,
     guarded,
     import_steps,
@@ -198,7 +199,7 @@ def _driver_timer(module: ModuleType) -> None:
     """The timer of the runners: ``with self.timer("step")`` is a step of the run."""
 
     def timing_too(original: Callable[..., Any]) -> Callable[..., Any]:
-        theirs = inspect.unwrap(original)  # the generator: one context manager does for both
+        theirs = _generator(original)
 
         @contextmanager  # as RLinf's, so that it decorates, too
         def __call__(self: Any, name: str) -> Iterator[None]:
@@ -212,6 +213,14 @@ def _driver_timer(module: ModuleType) -> None:
         return __call__
 
     replace(module.ScopedTimer, "__call__", timing_too, ["name"])
+
+
+def _generator(decorated: Callable[..., Any]) -> Callable[..., Iterator[None]]:
+    """The generator function of a context manager: one context manager does for both."""
+    function: Callable[..., Iterator[None]] = inspect.unwrap(decorated)
+    if not inspect.isgeneratorfunction(function):
+        raise UnexpectedError(f"{decorated.__qualname__} is no generator with @contextmanager")
+    return function
 
 
 def _number(runner: Any) -> int | None:
@@ -240,7 +249,7 @@ def _worker_timers(module: ModuleType) -> None:
     """`Worker.timer` and `worker_timer`, which the former calls."""
 
     def timing_too(original: Callable[..., Any]) -> Callable[..., Any]:
-        theirs = inspect.unwrap(original)  # the generator: one context manager does for both
+        theirs = _generator(original)
 
         @contextmanager  # as RLinf's, so that it decorates, too
         def worker_timer(self: Any, tag: str | None = None) -> Iterator[None]:
