@@ -23,7 +23,7 @@ def unless(allowed, function):
 if os.environ["FAULTS"] == "parts":
     @wrapt.when_imported("gpuprof.integrations.ray_job")
     def naming(module):
-        module._group = unless(lambda c: "Unnamed" not in repr(c), module._group)
+        module._class_name = unless(lambda c: "Unnamed" not in repr(c), module._class_name)
 
     @wrapt.when_imported("gpuprof.ray._announced")
     def store(module):
@@ -38,7 +38,7 @@ if os.environ["FAULTS"] == "parts":
 
     @wrapt.when_imported("gpuprof.ray._joined")
     def driver(module):
-        for name in ("flush", "job_runtime_env", "finalize"):
+        for name in ("flush", "tasks_runtime_env", "finalize"):
             setattr(module.Launched, name, fail)
 
     @wrapt.when_imported("gpuprof._session.instruments.instrument")
