@@ -415,6 +415,12 @@ def test_what_a_mend_was_promised_stands_beside_what_it_gave(
     assert words in " ".join(text(made).split())
 
 
+def test_a_slower_step_has_had_no_mend(tmp_path: Path) -> None:
+    """What the run before was promised is not repeated."""
+    before = with_a_slow_rank(tmp_path / "before", 2.0)
+    assert "Promised" not in text(compared(before, with_a_slow_rank(tmp_path / "after", 4.0)))
+
+
 def test_too_few_steps_are_refused(runs: dict[str, Summary], tmp_path: Path) -> None:
     """With how many there are, and why others are left out."""
     short = summary_of(SimulatedJob(1, steps=12).write(tmp_path / "run"))

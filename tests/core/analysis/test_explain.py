@@ -1309,8 +1309,9 @@ def test_a_driver_that_runs_between_its_calls_is_named(
     bound = "A-0 59 % (A.work 59 %), Runner 41 % (between its calls 40 %)"
     assert known == (bound == bounds(found))
     assert known == (["driver"] == [finding.cause for finding in found.findings])
-    help_ = "without what Runner does between its calls, the run would take 40 % less at most"
-    assert known == (help_ == helps(found))
+    gain = "the run would take 40 % less at most"
+    assert known == (f"without what Runner does between its calls, {gain}" == helps(found))
+    assert known == (f"saves   {gain}" in text(found))
 
 
 def test_a_scope_has_the_bytes_that_it_moves(tmp_path: Path) -> None:
