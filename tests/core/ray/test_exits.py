@@ -1,0 +1,26 @@
+"""Which ends of workers were the job's, by what Ray has recorded of them."""
+
+from __future__ import annotations
+
+from unittest.mock import MagicMock
+
+import pytest
+
+pytest.importorskip("ray")
+from gpuprof.ray import _exits
+
+OWNER, ACTOR = ("node", 1), ("node", 2)
+
+
+@pytest.mark.parametrize(("owner_killed", "expected"), [(True, {OWNER, ACTOR}), (False, set())])
+def test_an_actor_ends_as_its_owner_did(
+    monkeypatch: pytest.MonkeyPatch, owner_killed: bool, expected: set[tuple[str, int]]
+) -> None:
+    """Whatever Ray calls the actor's own end: on a busy machine it may call it an error."""
+    exits = {
+        b"owner": _exits._Exit(OWNER, over=True, intended=owner_killed),
+        b"actor": _exits._Exit(ACTOR, over=True, intended=False),
+    }
+    monkeypatch.setattr(_exits, "_exits", lambda nodes: exits)
+    monkeypatch.setattr(_exits, "_dead_owners", lambda: {b"actor": b"owner"})
+    assert expected == _exits._ended_by_job(MagicMock(), {OWNER, ACTOR})
