@@ -78,6 +78,7 @@ def test_steps_are_those_of_the_optimizer(ddp: tuple[Path, str]) -> None:
     """All but the first, and nothing after the last."""
     steps = explained(ddp[0])["steps"]
     assert (29, []) == (steps["all"], steps["incomplete"])
+    assert steps["of_optimizer"]
 
 
 def test_the_results_are_the_same(ddp: tuple[Path, str]) -> None:

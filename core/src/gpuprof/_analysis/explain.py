@@ -338,6 +338,7 @@ class Explainer:
             "all": len(steps) + self.run.elsewhere,
             "other_workers": self.run.elsewhere,
             "round": self.run.round,
+            "of_optimizer": self.run.of_optimizer,
             "counted": len(self.record.usual),
             "warm_up": [step.number for step in steps if step.warm_up],
             "captured": [step.number for step in steps if step.captured],

@@ -418,6 +418,7 @@ def _own_steps(run: Run) -> None:
             marked.setdefault((number, occurrence), {})[process.number] = start, end, complete
     ordered = sorted(marked.items(), key=lambda each: min(edge[0] for edge in each[1].values()))
     ranks = {number for _, edges in ordered for number in edges}
+    run.of_optimizer = any(_of_library(run.processes[rank]) for rank in ranks)
     for number in ranks:
         run.edges[number] = np.zeros((2, len(ordered)), np.int64)
     for position, ((number, _), edges) in enumerate(ordered):

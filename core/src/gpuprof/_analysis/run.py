@@ -160,6 +160,7 @@ class Run:
         launched: whether `gpuprof run` has started it.
         step_at: what the configuration says a step is; empty if it does not.
         round: what the driver calls in each step, where nobody marked steps; else empty.
+        of_optimizer: whether each rank's steps are those of its optimizer, as nobody marked any.
         recognised: places in which ranks wait for each other, as their times tell.
         elsewhere: how many steps are left out, with the ranks that marked them: a launcher has
             started the job several times, with different ranks.
@@ -180,6 +181,7 @@ class Run:
     launched: bool = False
     step_at: str = ""
     round: str = ""
+    of_optimizer: bool = False
     recognised: list[Collective] = attrs.field(factory=list)
     elsewhere: int = 0
     problems: list[str] = attrs.field(factory=list)

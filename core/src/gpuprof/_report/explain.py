@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -329,15 +329,17 @@ def _steps(answer: Explanation) -> str:
     loop = loop if share < _MOSTLY_IN_STEPS else ""
     said = [
         f"{answer.run}: {steps['counted']} of {steps['all']} steps{without}.",
-        *(
-            [f"A step is a round of the driver's calls: {steps['round']}."]
-            if steps["round"]
-            else []
-        ),
+        *([_what_a_step_is(steps)] if steps["round"] or steps["of_optimizer"] else []),
         f"A step takes {median} (median; {least} to {most}){loop}.",
         *map(_kind, answer.kinds),
     ]
     return textwrap.fill(" ".join(said), _tables.console_width())
+
+
+def _what_a_step_is(steps: Mapping[str, Any]) -> str:
+    if steps["round"]:
+        return f"A step is a round of the driver's calls: {steps['round']}."
+    return "A step lasts from the end of one step of the optimizer to the end of the next."
 
 
 def _kind(kind: KindOfStep) -> str:

@@ -600,7 +600,7 @@ def _window(window: WindowRanges, most: int) -> _Section:
 
 def _receipt(manifest: Manifest | None, directory: str, output: Path) -> _Section:
     if manifest is None:
-        return {"why": "There is no receipt; run gpuprof collect RUN."}
+        return {"why": "There is no receipt yet: gpuprof collect RUN writes it."}
     receipt = manifest["receipt"]
     rows: Sequence[RowEntry] = receipt["rows"]
     if len(rows) > _MOST_RECEIPT_ROWS:
