@@ -14,15 +14,18 @@ class GpuprofError(Exception):
 class ConfigError(GpuprofError):
     """The configuration is not valid.
 
-    Attributes:
-        problems: one line each, beginning with the key's full path.
+    Args:
+        problems: one, or several; each is one line, which begins with the key's full path.
 
-    >>> print(ConfigError(["steps[1]: -3 is not valid; expected an integer of at least 0"]))
+    Attributes:
+        problems: all of them.
+
+    >>> print(ConfigError("steps[1]: -3 is not valid; expected an integer of at least 0"))
     steps[1]: -3 is not valid; expected an integer of at least 0
     """
 
-    def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = tuple(problems)
+    def __init__(self, problems: str | Sequence[str]) -> None:
+        self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
         super().__init__("\n".join(self.problems))
 
 

@@ -27,7 +27,7 @@ def given_run_id(environ: Mapping[str, str]) -> str | None:
     if len(given) > _LONGEST or not re.fullmatch(_VALID, given, re.ASCII):
         shown = given if len(given) <= _LONGEST else f"{given[:20]}…"
         valid = f"letters, digits and . _ @ + -, the first a letter or digit, at most {_LONGEST}"
-        raise ConfigError([f"{RUN_VARIABLE}: {shown!r} is not valid; expected {valid}"])
+        raise ConfigError(f"{RUN_VARIABLE}: {shown!r} is not valid; expected {valid}")
     return given
 
 

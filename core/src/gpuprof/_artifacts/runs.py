@@ -231,12 +231,8 @@ def _taken(directory: str, run: str) -> ConfigError:
     state = {True: "is running", False: "has ended", None: "may be running"}
     how = "cannot be read" if known is None else state[known.goes_on()]
     return ConfigError(
-        [
-            (
-                f"{RUN_VARIABLE}: {run!r} is not valid: a run of this name {how}: {directory}; "
-                "choose a new name, or unset it"
-            )
-        ]
+        f"{RUN_VARIABLE}: {run!r} is not valid: a run of this name {how}: {directory}; "
+        "choose a new name, or unset it"
     )
 
 
@@ -341,13 +337,13 @@ def find(output_dir: str, name: str = LATEST) -> str:
             begun[path.name] = (beginning, str(path))
     if not begun:
         raise ConfigError(
-            [f"no runs in {output_dir}; --output-dir or GPUPROF_OUTPUT_DIR names their directory"]
+            f"no runs in {output_dir}; --output-dir or GPUPROF_OUTPUT_DIR names their directory"
         )
     if name == LATEST:
         return max(begun.values(), key=lambda run: (_has_begun(run[1]), run))[1]
     if name not in begun:
         raise ConfigError(
-            [f"{name}: no such file, and no such run in {output_dir}; {hint(name, begun)}"]
+            f"{name}: no such file, and no such run in {output_dir}; {hint(name, begun)}"
         )
     return begun[name][1]
 

@@ -42,21 +42,17 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
     directory = run if os.path.isdir(run) else os.path.join(output_dir, run)
     path = orders.directory_of(directory)
     if not os.path.isdir(path):
-        raise ConfigError([f"--run: {run!r} is not valid: {_why_not_armed(directory, output_dir)}"])
+        raise ConfigError(f"--run: {run!r} is not valid: {_why_not_armed(directory, output_dir)}")
     known = runs.about(directory) or runs.About(directory, os.path.basename(directory))
     goes_on = known.goes_on()
     if goes_on is False:
-        raise ConfigError([f"--run: {run!r} has ended; expected a running job"])
+        raise ConfigError(f"--run: {run!r} has ended; expected a running job")
     number, ranges = orders.parse_steps(steps)
     names = tuple(name.strip() for name in groups.split(",") if name.strip())
     if not names:
         raise ConfigError(
-            [
-                (
-                    f"--groups: {groups!r} is not valid; expected all, or names and wildcards "
-                    "such as Actor*,Env"
-                )
-            ]
+            f"--groups: {groups!r} is not valid; expected all, or names and wildcards "
+            "such as Actor*,Env"
         )
     order = orders.Order(number, ranges, names, _ranks(ranks))
     orders.give(path, order)
@@ -103,5 +99,5 @@ def _ranks(text: str) -> tuple[tuple[int, int], ...]:
         ).ranges
     except ConfigError:
         raise ConfigError(
-            [f"--ranks: {text!r} is not valid; expected all, or ranks and slices such as 0,8:16"]
+            f"--ranks: {text!r} is not valid; expected all, or ranks and slices such as 0,8:16"
         ) from None

@@ -112,6 +112,6 @@ def _find(option: str, name: str, places: Sequence[Place], strict: bool = True) 
         counts = Counter(place.group for place in places)
         ranks = ", ".join(f"{group} ({count})" for group, count in counts.items())
         raise ConfigError(
-            [f"{option}: {name!r} is not a worker; the plan has these groups (ranks): {ranks}"]
+            f"{option}: {name!r} is not a worker; the plan has these groups (ranks): {ranks}"
         )
     return wanted

@@ -65,7 +65,7 @@ def command(
             ]
         )
     if by and not ranges:
-        raise ConfigError([f"--by: {by!r} needs --nvtx: timing trees are merged over ranks"])
+        raise ConfigError(f"--by: {by!r} needs --nvtx: timing trees are merged over ranks")
     paths = []
     for name in names or (runs.LATEST,):
         path = name if os.path.exists(name) or os.sep in name else runs.find(output_dir, name)

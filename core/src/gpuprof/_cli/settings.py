@@ -113,7 +113,7 @@ def no_link(directory: str) -> str:
     """
     if os.path.islink(directory.rstrip(os.sep)):
         problem = f"{directory}: a link, and nothing is written through one"
-        raise ConfigError([f"{problem}; name the directory itself: {os.path.realpath(directory)}"])
+        raise ConfigError(f"{problem}; name the directory itself: {os.path.realpath(directory)}")
     return directory
 
 

@@ -46,7 +46,7 @@ def command(
     first, last = _chosen(step, steps)
     path = name if os.path.isdir(name) or os.sep in name else runs.find(output_dir, name)
     if not os.path.isdir(path):
-        raise ConfigError([f"{path}: not found; expected a run's name or its directory"])
+        raise ConfigError(f"{path}: not found; expected a run's name or its directory")
     if name == runs.LATEST and path != name:
         click.echo(f"run: {path}", err=True)
     made = timeline.write(
@@ -67,14 +67,14 @@ def _chosen(step: int | None, steps: str | None) -> tuple[int | None, int | None
     if steps is None:
         return step, step
     if step is not None:
-        raise ConfigError(["--step, --steps: only one of them can be given"])
+        raise ConfigError("--step, --steps: only one of them can be given")
     first, _, stop = steps.partition(":")
     try:
         found = int(first), int(stop) - 1
     except ValueError:
         found = 0, -1
     if found[0] > found[1] or found[0] < 0:
-        raise ConfigError([f"--steps: {steps!r} is not valid; expected A:B with 0 <= A < B"])
+        raise ConfigError(f"--steps: {steps!r} is not valid; expected A:B with 0 <= A < B")
     return found
 
 

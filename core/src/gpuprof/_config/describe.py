@@ -85,14 +85,14 @@ def find(path: str) -> list[Key]:
     if head in own:
         return [own[head]]
     if head not in loading.known_sections():
-        raise ConfigError([f"{path}: {unknown_key(head, [*own, *loading.known_sections()])}"])
+        raise ConfigError(f"{path}: {unknown_key(head, [*own, *loading.known_sections()])}")
     keys = backend_keys(head)
     top = {key.path.split(".")[1]: key for key in keys if key.path.count(".") == 1}
     if not rest:
         return list(top.values())
     first, _, inner = rest.partition(".")
     if first not in top:
-        raise ConfigError([f"{path}: {unknown_key(first, list(top))}"])
+        raise ConfigError(f"{path}: {unknown_key(first, list(top))}")
     within = f"{head}.{first}."
     return [
         key

@@ -130,7 +130,7 @@ def _own(source: Any, path: str, file: object, hint: str, notes: tuple[str, ...]
             return Translation(_mapping(found, path), path, notes=(hint, *notes))
     except ConfigError as error:
         raise _hinted(_of_file(error, file), hint) from None
-    raise ConfigError([hint])
+    raise ConfigError(hint)
 
 
 def _hint(source: object, file: object, readers: Readers) -> str:
@@ -167,7 +167,7 @@ def _mapping(found: Any, path: str) -> dict[str, Any]:
     if data is None:
         return dict(_NOTHING) if path else {}
     if not isinstance(data, dict):
-        raise ConfigError([f"{path or 'configuration'}: {Invalid(data, 'a mapping')}"])
+        raise ConfigError(f"{path or 'configuration'}: {Invalid(data, 'a mapping')}")
     return data
 
 
@@ -179,7 +179,7 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
     if isinstance(backend, str) and backend in loading.RESERVED - {"none"}:
         owners = loading.catalogue().reserved.get(backend, ())
         problem = f"backend: {loading.reserved_problem(backend, owners)}"
-        raise ConfigError([source.where(f"{problem}; valid: {', '.join([*known, 'none'])}")])
+        raise ConfigError(source.where(f"{problem}; valid: {', '.join([*known, 'none'])}"))
     named = [backend, *(data["plugins"] if isinstance(data.get("plugins"), list) else ())]
     sections = {*installed, *(name for name in named if name and isinstance(name, str))}
     sections -= loading.RESERVED

@@ -126,7 +126,7 @@ class Recording:
     def __attrs_post_init__(self) -> None:
         problem = "" if self.name is None else group_problem(self.name)
         if problem:
-            raise ConfigError([f"name: {problem}"])
+            raise ConfigError(f"name: {problem}")
 
 
 def too_many_waits(patterns: Mapping[str, object]) -> str:

@@ -170,27 +170,27 @@ def read_file(path: str | os.PathLike[str]) -> Any:
             text = file.read(_LARGEST + 1)
         if len(text) > _LARGEST:
             raise ConfigError(
-                [f"{path}: has more than {_LARGEST} characters; expected a configuration"]
+                f"{path}: has more than {_LARGEST} characters; expected a configuration"
             )
         data = parse_yaml(text)
     except OSError as error:
         raise ConfigError(
-            [f"{path}: cannot be read: {error.strerror}; expected a YAML file"]
+            f"{path}: cannot be read: {error.strerror}; expected a YAML file"
         ) from None
     except (ValueError, yaml.YAMLError) as error:
-        raise ConfigError([f"{path}: cannot be read as YAML: {error}"]) from None
+        raise ConfigError(f"{path}: cannot be read as YAML: {error}") from None
     if "${" not in text or not isinstance(data, dict):
         return data
     try:
         from omegaconf import OmegaConf
     except ImportError:
         raise ConfigError(
-            [f"{path}: interpolations (${{…}}) need OmegaConf: pip install omegaconf"]
+            f"{path}: interpolations (${{…}}) need OmegaConf: pip install omegaconf"
         ) from None
     try:
         return OmegaConf.create(data)
     except Exception as error:  # OmegaConf's errors have no common base class
-        raise ConfigError([f"{path}: cannot be read: {error}"]) from None
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
 
 
 def find(data: Any, path: str) -> tuple[bool, Any]:
@@ -212,7 +212,7 @@ def find(data: Any, path: str) -> tuple[bool, Any]:
                 return False, None
             data = data[key]
         except Exception as error:
-            raise ConfigError([f"{path}: {' '.join(str(error).split())}"]) from None
+            raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
     return True, data
 
 
@@ -261,7 +261,7 @@ def section(data: Any) -> tuple[Any, str]:
         return data, ""
     found = {path: value for path in SECTIONS for there, value in [find(data, path)] if there}
     if len(found) > 1:
-        raise ConfigError([f"{' and '.join(found)}: both are set; keep one of them"])
+        raise ConfigError(f"{' and '.join(found)}: both are set; keep one of them")
     for path, value in found.items():
         return value, path
     return data, ""
@@ -328,12 +328,7 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
     keys = overridden(text, sections)
     if not all(keys) or (not sign and not removes):
         raise ConfigError(
-            [
-                (
-                    f"{shown(text)} is not valid as an override; expected key.key=value, "
-                    "+key=value or ~key"
-                )
-            ]
+            f"{shown(text)} is not valid as an override; expected key.key=value, +key=value or ~key"
         )
     new = parse_value(value)
     changed = below = dict(data)
@@ -341,12 +336,8 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
         inner = below.get(key)
         if inner is not None and not isinstance(inner, dict):
             raise ConfigError(
-                [
-                    (
-                        f"{'.'.join(keys[: position + 1])}: {shown(inner)} is not a mapping, so "
-                        f"{shown(text)} cannot be applied"
-                    )
-                ]
+                f"{'.'.join(keys[: position + 1])}: {shown(inner)} is not a mapping, so "
+                f"{shown(text)} cannot be applied"
             )
         below[key] = dict(inner or {})
         below = below[key]
@@ -355,7 +346,7 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
     elif keys[-1] in below:
         del below[keys[-1]]
     else:
-        raise ConfigError([f"{'.'.join(keys)}: not set, so {shown(text)} cannot remove it"])
+        raise ConfigError(f"{'.'.join(keys)}: not set, so {shown(text)} cannot remove it")
     return changed
 
 

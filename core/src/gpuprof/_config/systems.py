@@ -153,16 +153,12 @@ def translate(
     if source is None:
         if not reader.IN_ENVIRONMENT:
             raise ConfigError(
-                [
-                    (
-                        f"system: {system!r} needs a configuration; give its file or its "
-                        "configuration object"
-                    )
-                ]
+                f"system: {system!r} needs a configuration; give its file or its "
+                "configuration object"
             )
         source = {name: environ[name] for name in reader.PATHS if name in environ}
     if not isinstance(source, Mapping):
-        raise ConfigError([f"configuration: {source!r} is not valid; expected a mapping"])
+        raise ConfigError(f"configuration: {source!r} is not valid; expected a mapping")
     _check_system(system, source, readers)
     theirs = [text for text in overrides if _is_read(text, reader.PATHS)]
     rest = [text for text in overrides if text not in theirs]
@@ -185,7 +181,7 @@ def _check_system(system: str, source: Mapping[str, Any], readers: Readers) -> N
     likely = "gpuprof" if "backend" in source else recognised(source, "", readers)
     if likely is not None:
         raise ConfigError(
-            [f"configuration: looks like settings of {likely}, not of {system}; {remedy(likely)}"]
+            f"configuration: looks like settings of {likely}, not of {system}; {remedy(likely)}"
         )
 
 
@@ -242,6 +238,6 @@ def _reader(system: str, readers: Readers) -> Reader:
         close = difflib.get_close_matches(str(system), readers, n=1)
         hint = f"; did you mean {close[0]!r}? Valid" if close else "; valid"
         raise ConfigError(
-            [f"system: {system!r} is not valid{hint}: {', '.join(['gpuprof', *readers])}"]
+            f"system: {system!r} is not valid{hint}: {', '.join(['gpuprof', *readers])}"
         )
     return readers[system]()

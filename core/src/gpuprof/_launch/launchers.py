@@ -120,7 +120,7 @@ def run_id(of: Launched, environ: Mapping[str, str]) -> str:
         f"the {of.size} ranks of {of.launcher} have no common run id; set it to the same "
         f"value on every rank{of.remedy}"
     )
-    raise ConfigError([f"{RUN_VARIABLE}: is not set, and {problem}"])
+    raise ConfigError(f"{RUN_VARIABLE}: is not set, and {problem}")
 
 
 def restarted(environ: Mapping[str, str]) -> bool:
@@ -161,6 +161,6 @@ def _number(environ: Mapping[str, str], name: str) -> int:
     text = environ.get(name, "")
     if not (text.isascii() and text.isdigit()):
         raise ConfigError(
-            [f"{name}: {text!r} is not valid; expected the integer that the launcher sets"]
+            f"{name}: {text!r} is not valid; expected the integer that the launcher sets"
         )
     return int(text)

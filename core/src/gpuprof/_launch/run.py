@@ -183,15 +183,13 @@ def _step_at(config: Config, name: str, command: Command) -> str:
     key = config.where("step_at")
     if not at_start.can_start(command):
         problem = f"{key}: {name}: expected a Python program that reads PYTHONPATH"
-        raise ConfigError(
-            [f"{problem}, got {' '.join((*command.interpreter, *command.arguments))}"]
-        )
+        raise ConfigError(f"{problem}, got {' '.join((*command.interpreter, *command.arguments))}")
     module, _, path = name.rpartition(":")
     script = command.arguments[0] if command.script and command.arguments else ""
     if module != "__main__" and module != Path(script).stem:
         return name
     if script and not _defines(script, path):
-        raise ConfigError([f"{key}: {name}: {script} defines no {path}"])
+        raise ConfigError(f"{key}: {name}: {script} defines no {path}")
     return f"__main__:{path}"
 
 

@@ -64,9 +64,9 @@ def check_name(group: str, rank: int, path: str = "group") -> None:
     """
     problem = group_problem(group)
     if problem:
-        raise ConfigError([f"{path}: {problem}"])
+        raise ConfigError(f"{path}: {problem}")
     if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
-        raise ConfigError([f"rank: {rank!r} is not valid; expected an integer of at least 0"])
+        raise ConfigError(f"rank: {rank!r} is not valid; expected an integer of at least 0")
 
 
 def parse(spec: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place]) -> list[Place]:
@@ -93,7 +93,7 @@ def parse(spec: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place]) ->
             f"workers: {shown(spec)} is not valid; expected NAME=RANKS, such as {first}=8, with "
             f"GPUs of each rank {first}=8:1; or a YAML file"
         )
-        raise ConfigError([problem])
+        raise ConfigError(problem)
     elif isinstance(spec, (str, os.PathLike)):
         groups = plain(sources.read_file(spec))
     elif isinstance(spec, Mapping):
@@ -102,7 +102,7 @@ def parse(spec: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place]) ->
         return list(spec)
     if not isinstance(groups, dict):
         raise ConfigError(
-            [f"workers: {groups!r} is not valid; expected the number of ranks of each group"]
+            f"workers: {groups!r} is not valid; expected the number of ranks of each group"
         )
     places: list[Place] = []
     problems: list[str] = []
@@ -137,13 +137,13 @@ def _inline(spec: str) -> dict[str, Any]:
 
 def _places(name: object, value: object, path: str) -> list[Place]:
     if not isinstance(name, str):
-        raise ConfigError([f"{path}: {Invalid(name, 'the name of a group')}"])
+        raise ConfigError(f"{path}: {Invalid(name, 'the name of a group')}")
     check_name(name, 0, path)
     if isinstance(value, int) and not isinstance(value, bool):
         value = {"count": value}
     elif value is not None and not isinstance(value, dict):
         raise ConfigError(
-            [f"{path}: {Invalid(value, _EXPECTED + ', or a mapping with count, gpus, nodes')}"]
+            f"{path}: {Invalid(value, _EXPECTED + ', or a mapping with count, gpus, nodes')}"
         )
     group = structure(value, _Group, path)
     per_node = -(-group.count // len(group.nodes)) if group.nodes else 1

@@ -272,7 +272,7 @@ def shell_line(config: Config, place: Place) -> str:
         place.group, place.rank, interpreter=(sys.executable,), has_gpu=bool(place.gpus), tool=None
     )
     if not row.wrapped:
-        raise ConfigError([f"{row.worker.name}: no command is put in front of it: {row.reason}"])
+        raise ConfigError(f"{row.worker.name}: no command is put in front of it: {row.reason}")
     tool = planner.check_tool()
     row = planner.worker(
         place.group, place.rank, interpreter=(sys.executable,), has_gpu=bool(place.gpus), tool=tool

@@ -203,12 +203,8 @@ class Planner:
             return PlannedWorker(worker, False, f"{key('nodes')} is null")
         if selection.armed and (selection.steps is None or selection.steps.ranges):
             raise ConfigError(
-                [
-                    (
-                        f"{config.where('armed')}: true is not valid together with steps; expected "
-                        "steps: []"
-                    )
-                ]
+                f"{config.where('armed')}: true is not valid together with steps; expected "
+                "steps: []"
             )
         if selection.steps is not None and not selection.steps.ranges and not selection.armed:
             return PlannedWorker(worker, False, f"{key('steps')} is empty")

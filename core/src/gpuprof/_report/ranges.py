@@ -210,12 +210,8 @@ def read_ranges(
         raise GpuprofError("\n".join(broken))
     if not reports:
         raise ConfigError(
-            [
-                (
-                    "found no report that an installed backend can read; `gpuprof backends` lists "
-                    "the backends"
-                )
-            ]
+            "found no report that an installed backend can read; `gpuprof backends` lists "
+            "the backends"
         )
     ordered = sorted(
         windows.values(),

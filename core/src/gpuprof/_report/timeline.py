@@ -124,7 +124,7 @@ def _interval(
             else "it has none, and gpuprof explain says why"
         )
         which = f"step {first}" if first == last else f"steps {first}:{last + 1}"
-        raise ConfigError([f"{which}: not in this run; {there}"])
+        raise ConfigError(f"{which}: not in this run; {there}")
     return min(start for start, _ in chosen), max(end for _, end in chosen)
 
 
