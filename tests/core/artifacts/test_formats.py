@@ -24,9 +24,9 @@ FILES: dict[str, Callable[..., Any]] = {
     ".gpuprof/A-0.start-1.settled": settled,
 }
 DAMAGE = [
-    ({"pid": "seven"}, "pid: 'seven' is not of type int"),
-    ({"state": "asleep"}, "state: 'asleep' is not one of new, open, closed, faulted"),
-    ({"faults": "one"}, "faults: 'one' is not of type list"),
+    ({"pid": "seven"}, "pid: 'seven' is not valid; expected an integer"),
+    ({"state": "asleep"}, "state: 'asleep' is not valid; expected new, open, closed, or faulted"),
+    ({"faults": "one"}, "faults: 'one' is not valid; expected a list"),
     ({"windows": [{**window_entry(), "closed": "yes"}]}, "closed"),
     ({"step_times": {}}, "step_times.inside: missing"),
 ]

@@ -26,7 +26,6 @@ CAPTURING = (
     "gpuprof._config",
     "gpuprof._session.capture",
     "gpuprof.backend.loading",
-    "cattrs",
     "importlib.metadata",
 )
 """What a worker needs that opens windows."""

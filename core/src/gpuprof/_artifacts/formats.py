@@ -5,12 +5,10 @@ Workers and their shims write files too: see `SessionFile` and `ToolStatus`.
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypedDict, TypeVar
 
-import cattrs
-
+from gpuprof._config.structure import Checker, shown
 from gpuprof._session.environment import Environment
 from gpuprof._session.file import WindowPlace
 from gpuprof._shim.safe import LARGEST, UnsafeFile, load_json
@@ -251,14 +249,14 @@ def check(path: str | Path, data: dict[str, Any], kind: type[File], version: int
     """
     if data.get("version") != version:
         raise OutputError(
-            f"{path}: ignored: version {_short(data.get('version'))}; expected version {version}. "
+            f"{path}: ignored: version {shown(data.get('version'))}; expected version {version}. "
             "Use one release of gpuprof for a whole run"
         )
-    try:
-        return _converter().structure(data, kind)
-    except Exception as error:
-        problem, _, key = cattrs.transform_error(error, "", _what_is_wrong)[0].rpartition(" @ ")
-        raise OutputError(f"{path}: ignored: damaged: {key.lstrip('.')}: {problem}") from None
+    checker = _FileChecker()
+    checked: File = checker.check(data, kind, "")
+    if checker.problems:
+        raise OutputError(f"{path}: ignored: damaged: {checker.problems[0]}")
+    return checked
 
 
 def read(path: str | Path, kind: type[File], version: int) -> File:
@@ -272,52 +270,13 @@ def read(path: str | Path, kind: type[File], version: int) -> File:
     return check(path, load(path), kind, version)
 
 
-def _what_is_wrong(error: BaseException, _: type | None) -> str:
-    """What is wrong with a value, in a few words."""
-    return "missing" if isinstance(error, KeyError) else str(error)
+class _FileChecker(Checker):
+    """Also refuses what no file of a run holds, so that its readers need not expect it."""
 
-
-@functools.cache
-def _converter() -> cattrs.Converter:
-    """Checks types and converts nothing."""
-    converter = cattrs.Converter()
-    for kind in (str, bool, int, float):
-        converter.register_structure_hook(kind, _exact)
-    converter.register_structure_hook_func(
-        _is_list,
-        lambda value, kind: [
-            converter.structure(each, get_args(kind)[0]) for each in _exact(value, list)
-        ],
-    )
-    converter.register_structure_hook_func(_is_literal, _choice)
-    return converter
-
-
-def _is_literal(kind: Any) -> bool:
-    return get_origin(kind) is Literal
-
-
-def _choice(value: Any, kind: Any) -> Any:
-    choices = get_args(kind)
-    if value not in choices:
-        raise ValueError(f"{_short(value)} is not one of {', '.join(choices)}")
-    return value
-
-
-def _is_list(kind: Any) -> bool:
-    return get_origin(kind) is list
-
-
-def _exact(value: Any, kind: Any) -> Any:
-    if not (type(value) is kind or (kind is float and type(value) is int)):
-        raise TypeError(f"{_short(value)} is not of type {kind.__name__}")
-    if kind is str and "\0" in value:
-        raise ValueError(f"{_short(value)} has a null character")
-    if kind in (int, float) and not -_LARGEST_NUMBER < value < _LARGEST_NUMBER:  # not a number, too
-        raise ValueError(f"{_short(value)} is out of range")
-    return value
-
-
-def _short(value: Any) -> str:
-    text = ascii(value)
-    return text if len(text) <= 80 else f"{text[:80]}…"
+    def fits(self, value: Any, kind: Any) -> bool:
+        """Whether a value is of this type."""
+        if isinstance(value, str) and "\0" in value:
+            return False
+        if isinstance(value, (int, float)) and not -_LARGEST_NUMBER < value < _LARGEST_NUMBER:
+            return False
+        return super().fits(value, kind)

@@ -7,12 +7,20 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import (
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import attrs
-import cattrs
 
 from gpuprof.backend.boundary import reason
 from gpuprof.errors import ConfigError
@@ -45,28 +53,6 @@ def shown(value: object) -> str:
     except Exception:  # an integer of more digits than Python writes, or a class of the user's
         return f"this {type(value).__name__}"
     return text if len(text) <= 200 else f"{text[:96]}… ({len(text)} characters)"
-
-
-@functools.cache
-def _converter() -> cattrs.Converter:
-    """A converter that converts nothing silently and refuses unknown keys.
-
-    Shared, as making one takes milliseconds.
-    """
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    for kind in (str, bool, int, float):
-        converter.register_structure_hook(kind, _exact(kind))
-    # cattrs would make a list of a string's letters.
-    for applies, hook in (
-        (_is(Literal), _choice),
-        (_is(list), _list),
-        (_is(dict), _dict),
-        (_is_any_scalar, _scalar),
-        (_is_optional, _optional),
-        (_says_what_it_takes, lambda value, kind: kind.parse(value)),
-    ):
-        converter.register_structure_hook_func(applies, hook)
-    return converter
 
 
 def takes(kind: Any) -> str:
@@ -122,7 +108,7 @@ def _alternatives(kind: Any) -> tuple[str, ...]:
                 else _alternatives(part)
             )
         )
-    if _says_what_it_takes(kind):
+    if hasattr(kind, "TAKES"):
         return tuple(kind.TAKES)
     kind = origin or kind
     if kind in _ALTERNATIVES:
@@ -158,11 +144,12 @@ def structure(data: object, model: type[Model], path: str = "") -> Model:
     if data is None:
         data = {}
     if not isinstance(data, Mapping):
-        raise ConfigError([f"{path or 'configuration'}: {Invalid(data, 'a mapping')}"])
-    try:
-        return _converter().structure(plain(data), model)
-    except (cattrs.BaseValidationError, ConfigError) as error:
-        raise ConfigError(list(_problems(error, path))) from None
+        raise ConfigError(f"{path or 'configuration'}: {Invalid(data, 'a mapping')}")
+    checker = Checker()
+    structured: Model = checker.check(plain(data), model, path)
+    if checker.problems:
+        raise ConfigError(checker.problems)
+    return structured
 
 
 def plain(data: Any, path: str = "") -> Any:
@@ -257,122 +244,125 @@ def join(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
 
-def _says_what_it_takes(kind: Any) -> bool:
-    return hasattr(kind, "TAKES")
-
-
 def _is_any_scalar(kind: Any) -> bool:
     return get_origin(kind) in (Union, UnionType) and {str, bool, int, float} <= set(get_args(kind))
 
 
-def _scalar(value: Any, kind: Any) -> Any:
-    lists = [inner for inner in get_args(kind) if get_origin(inner) is list]
-    if lists and isinstance(value, list):
-        return _converter().structure(value, lists[0])
-    if isinstance(value, (str, bool, int, float)) or (
-        value is None and type(None) in get_args(kind)
-    ):
-        return value
-    raise Invalid(value, takes(kind))
+class Checker:
+    """Checks values that come from YAML or JSON against types, and converts nothing silently.
 
+    Knows the types that a configuration and the files of a run are declared with: attrs classes,
+    typed dictionaries, lists, mappings, unions, literals, scalars, and classes that read their
+    value with ``parse``.
 
-def _is_optional(kind: Any) -> bool:
-    return (
-        get_origin(kind) in (Union, UnionType)
-        and NoneType in get_args(kind)
-        and len(get_args(kind)) == 2
-    )
+    Attributes:
+        problems: what is wrong with the values so far, one line each, beginning with the path.
+    """
 
+    def __init__(self) -> None:
+        self.problems: list[str] = []
 
-def _optional(value: Any, kind: Any) -> Any:
-    if value is None:
+    def check(self, value: Any, kind: Any, path: str, words: Any = None) -> Any:
+        """The value as an instance of `kind`; anything at all if there are new problems.
+
+        Args:
+            words: the type that an error names, if not `kind`.
+        """
+        origin, parts = get_origin(kind), get_args(kind)
+        if hasattr(kind, "TAKES"):
+            try:
+                return kind.parse(value)
+            except Invalid:
+                pass
+            except Exception as error:
+                self._add(error, path)
+                return None
+        elif origin in (Union, UnionType):
+            return self._check_union(value, kind, path)
+        elif origin is list and isinstance(value, list):
+            return [
+                self.check(item, parts[0], join(path, position))
+                for position, item in enumerate(value)
+            ]
+        elif origin is dict and isinstance(value, dict):
+            for key in value:
+                if not isinstance(key, str):
+                    self.problems.append(
+                        f"{join(path, key)}: {Invalid(key, 'a string as the key')}"
+                    )
+            return {key: self.check(item, parts[1], join(path, key)) for key, item in value.items()}
+        elif isinstance(value, dict) and (attrs.has(kind) or is_typeddict(kind)):
+            return self._check_fields(value, kind, path)
+        elif kind is Any or self.fits(value, kind):
+            return float(value) if kind is float else value
+        self.problems.append(f"{path}: {Invalid(value, takes(words or kind))}")
         return None
-    (inner,) = (part for part in get_args(kind) if part is not NoneType)
-    try:
-        return _converter().structure(value, inner)
-    except Invalid:
-        raise Invalid(value, takes(kind)) from None
 
-
-def _is(container: Any) -> Callable[[Any], bool]:
-    return lambda kind: get_origin(kind) is container
-
-
-def _choice(value: Any, literal: Any) -> Any:
-    choices = get_args(literal)
-    if not isinstance(value, str) or value not in choices:
-        raise Invalid(value, takes(literal))
-    return value
-
-
-def _list(value: Any, kind: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise Invalid(value, takes(list))
-    return list(_each(dict(enumerate(value)), get_args(kind)[0]).values())
-
-
-def _dict(value: Any, kind: Any) -> dict[Any, Any]:
-    if not isinstance(value, dict):
-        raise Invalid(value, takes(dict))
-    wrong = [
-        f"{join('', key)}: {Invalid(key, 'a string as the key')}"
-        for key in value
-        if not isinstance(key, str)
-    ]
-    if wrong:
-        raise ConfigError(wrong)
-    return _each(value, get_args(kind)[1])
-
-
-def _each(values: dict[Any, Any], kind: Any) -> dict[Any, Any]:
-    made: dict[Any, Any] = {}
-    problems: list[str] = []
-    for key, value in values.items():
-        try:
-            made[key] = _converter().structure(value, kind)
-        except Exception as error:
-            problems += _problems(error, join("", key))
-    if problems:
-        raise ConfigError(problems)
-    return made
-
-
-def _exact(kind: type) -> Callable[[Any, type], Any]:
-    def check(value: Any, _: type) -> Any:
+    def fits(self, value: Any, kind: Any) -> bool:
+        """Whether a value is of a type that has no parts."""
+        if get_origin(kind) is Literal:
+            return isinstance(value, str) and value in get_args(kind)
+        if isinstance(value, bool) or not isinstance(kind, type):
+            return kind is bool
         if isinstance(value, float) and not math.isfinite(value):
-            raise Invalid(value, takes(kind))
-        if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
-            return value
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            return float(value)
-        raise Invalid(value, takes(kind))
+            return False
+        return isinstance(value, (int, float) if kind is float else kind)
 
-    return check
+    def _check_union(self, value: Any, kind: Any, path: str) -> Any:
+        if value is None and NoneType in get_args(kind):
+            return None
+        own = [f"{path}: {Invalid(value, takes(kind))}"]
+        problems = own
+        for part in get_args(kind):
+            if part is not NoneType:
+                trial = type(self)()
+                checked = trial.check(value, part, path, kind)
+                if not trial.problems:
+                    return checked
+                # what is wrong inside of a list says more than that it is none of the others
+                problems = trial.problems if problems == own else problems
+        self.problems += problems
+        return None
+
+    def _check_fields(self, data: dict[str, Any], model: Any, path: str) -> Any:
+        before = len(self.problems)
+        fields = _fields(model)
+        checked = {}
+        for name, (kind, required) in fields.items():
+            if name in data:
+                checked[name] = self.check(data[name], kind, join(path, name))
+            elif required:
+                self.problems.append(f"{join(path, name)}: missing")
+        if is_typeddict(model):
+            return {**data, **checked}
+        for key in sorted(map(str, data.keys() - fields.keys())):
+            self.problems.append(f"{join(path, key)}: {unknown_key(key, list(fields))}")
+        if len(self.problems) > before:
+            return None
+        try:
+            return model(**{name.lstrip("_"): value for name, value in checked.items()})
+        except Exception as error:
+            self._add(error, path)
+
+    def _add(self, error: Exception, path: str) -> None:
+        """Add what a class says of its values."""
+        if isinstance(error, ConfigError):
+            self.problems += [join(path, problem) for problem in error.problems]
+        else:
+            message = reason(error)
+            # of attrs' own validators, which name the field; others may say what they want
+            named = re.match(r"(?:Length of )?'(\w+)' must ", message)
+            self.problems.append(f"{join(path, named[1]) if named else path}: {message}")
 
 
-def _problems(error: BaseException, path: str) -> Iterator[str]:
-    if isinstance(error, cattrs.ClassValidationError):
-        nested, plain_errors = error.group_exceptions()
-        for inner, note in nested:
-            yield from _problems(inner, join(path, note.name))
-        for other in plain_errors:
-            yield from _problems(other, path)
-    elif isinstance(error, cattrs.IterableValidationError):
-        elements, plain_errors = error.group_exceptions()
-        for inner, element in elements:
-            yield from _problems(inner, join(path, element.index))
-        for other in plain_errors:
-            yield from _problems(other, path)
-    elif isinstance(error, cattrs.ForbiddenExtraKeysError):
-        known = [field.name for field in attrs.fields(error.cl)] if error.cl else []
-        for key in sorted(map(str, error.extra_fields)):
-            yield f"{join(path, key)}: {unknown_key(key, known)}"
-    elif isinstance(error, ConfigError):
-        yield from (join(path, problem) for problem in error.problems)
-    elif isinstance(error, KeyError):
-        yield f"{join(path, error.args[0])}: missing"
-    else:
-        message = reason(error)
-        # of attrs' own validators, which name the field; others may say what they want
-        named = re.match(r"(?:Length of )?'(\w+)' must ", message)
-        yield f"{join(path, named[1]) if named else path}: {message}"
+@functools.cache
+def _fields(model: Any) -> dict[str, tuple[Any, bool]]:
+    """The type of each field of a class, and whether it is required."""
+    hints = get_type_hints(model)
+    if is_typeddict(model):
+        return {name: (kind, name in model.__required_keys__) for name, kind in hints.items()}
+    return {
+        field.name: (hints.get(field.name, Any), field.default is attrs.NOTHING)
+        for field in attrs.fields(model)
+        if field.init
+    }
