@@ -53,6 +53,8 @@ RANDOM = random.Random(0)
         ("ABAC" * 10, (9, "ABC", "", "ABAC")),
         ("PU" * 12 + "EEEEE", (11, "PU", "", "PU")),
         ("T" * 9 + "V" + ("T" * 10 + "V") * 9, (98, "T", "V", "T")),
+        ("pqpqpqSU" * 12, (11, "SUPQ", "", "SUpqpqpq")),
+        ("".join("pq" * (1 + n % 3) + "SU" for n in range(20)), (19, "SUPQ", "", "SUpqpq")),
     ],
     ids=[
         "the same",
@@ -66,6 +68,8 @@ RANDOM = random.Random(0)
         "two calls of one method",
         "evaluation after the loop",
         "one call and a checkpoint",
+        "a pool, and two calls in turn",
+        "a pool of more or fewer calls, and two in turn",
     ],
 )
 def test_the_shortest_rounds_are_found(text: str, expected: tuple[int, str, str, str]) -> None:

@@ -53,6 +53,8 @@ class Occasion:
 
     def is_kind(self, record: Loop) -> bool:
         """Whether it is a kind of step, such as an evaluation: most ranks of a group have it."""
+        if self.is_usual(record):
+            return False
         run = record.run
         group = run.processes[self.processes[0]].group
         ranks = {process.name for process in run.groups.get(group, [])}

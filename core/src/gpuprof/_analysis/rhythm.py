@@ -77,17 +77,32 @@ def rounds(calls: Sequence[Call]) -> Rounds | None:
     """The shortest rounds in a driver's calls; ``None`` if they do not repeat.
 
     Each method is tried as the one that comes once in a round. The calls of one actor count: a loop
-    over several actors is no round of its own.
+    over several actors is no round of its own. Nor is each call of a pool, which is sent when any
+    other one has ended, where other methods come in turn.
     """
+    of_pools = _of_pools(calls)
+    return _shortest(calls, of_pools) or _shortest(calls, frozenset())
+
+
+def _of_pools(calls: Sequence[Call]) -> frozenset[Method]:
+    """Methods that are mostly called while earlier calls of them are still under way."""
+    times = Counter(call.method for call in calls)
+    together = Counter(call.method for call in calls if not call.alone)
+    return frozenset(m for m in times if together[m] > times[m] / 2)
+
+
+def _shortest(calls: Sequence[Call], ignored: frozenset[Method]) -> Rounds | None:
+    """The shortest rounds, in which some methods may come as often as they like."""
     by_method: dict[Method, Counter[str]] = {}
     for call in calls:
-        by_method.setdefault(call.method, Counter()).update(call.actors)
+        if call.method not in ignored:
+            by_method.setdefault(call.method, Counter()).update(call.actors)
     longest: Rounds | None = None
     for method, actors in by_method.items():
         ((actor, count),) = actors.most_common(1)
         if count > max(_LEAST_ROUNDS, len(longest.starts) if longest else 0):
             once = [at for at, c in enumerate(calls) if c.method == method and actor in c.actors]
-            longest = _rounds_with(once, calls) or longest
+            longest = _rounds_with(once, calls, ignored) or longest
     return longest and _with_waits(longest, calls)
 
 
@@ -105,12 +120,15 @@ def _with_waits(made: Rounds, calls: Sequence[Call]) -> Rounds:
     return attrs.evolve(made, starts=tuple(starts)) if len(starts) > _LEAST_ROUNDS else made
 
 
-def _rounds_with(once: Sequence[int], calls: Sequence[Call]) -> Rounds | None:
+def _rounds_with(
+    once: Sequence[int], calls: Sequence[Call], ignored: frozenset[Method]
+) -> Rounds | None:
     """The rounds that each have one of these positions."""
     parts = [range(*edges) for edges in pairwise([*once, len(calls)])]
     present = Counter(m for part in parts[:-1] for m in {calls[at].method for at in part})
     least = _USUAL * (len(parts) - 1)
-    own = {method for method, count in present.items() if count >= least}
+    usual_methods = {method for method, count in present.items() if count >= least}
+    own = usual_methods - ignored
 
     def blocks(part: Iterable[int]) -> list[tuple[Method, int]]:
         """The rounds' own methods in a part, each with the position of the first call in a row."""
@@ -126,7 +144,7 @@ def _rounds_with(once: Sequence[int], calls: Sequence[Call]) -> Rounds | None:
     if (
         last - first < _LEAST_ROUNDS
         or len(whole) < _USUAL * (last - first)
-        or sum(call.method in own for call in loop) < _IN_ROUNDS * len(loop)
+        or sum(call.method in usual_methods for call in loop) < _IN_ROUNDS * len(loop)
         or len(loop) < _IN_LOOP * len(calls)
         or (len(own) == 1 and not _is_loop_of_one(calls, parts[first:last], own))
     ):
@@ -141,8 +159,8 @@ def _rounds_with(once: Sequence[int], calls: Sequence[Call]) -> Rounds | None:
         return next((at for method, at in in_order[number] if method == usual[turn]), None)
 
     starts = [at for number in range(first, last + 1) if (at := beginning(number)) is not None]
-    methods = dict.fromkeys(usual[turn:] + usual[:turn])
-    extra = dict.fromkeys(call.method for call in loop if call.method not in own)
+    methods = dict.fromkeys([*usual[turn:], *usual[:turn], *sorted(usual_methods - own)])
+    extra = dict.fromkeys(call.method for call in loop if call.method not in usual_methods)
     return Rounds(tuple(starts), tuple(methods), tuple(extra))
 
 
