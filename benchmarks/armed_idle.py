@@ -70,8 +70,9 @@ selected = dict(worker_groups=["Worker"], print_trees="none", **json.loads(sys.a
 profiler = Profiler(
     dict(backend="torch_profiler", output_dir=output.name, on_error="raise", **selected)
 )
-actor = ray.remote(Worker).options(**profiler.worker_options(group="Worker", rank=0)).remote()
-profiler.add(actor, group="Worker", rank=0)
+actor = profiler.start(
+    lambda options: ray.remote(Worker).options(**options).remote(), group="Worker", rank=0
+)
 loop(count, profiler.step)
 print(json.dumps([(loop(count, profiler.step) - empty(count)) / count for _ in range(10)]))
 ray.shutdown()  # so that nobody writes when the directory is removed

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -137,12 +138,16 @@ def real_run(directory: Path, steps: int, slower: float = 1.0) -> Summary:
         "print_trees": "none",
     }
     with Profiler(config) as profiler:
-        learners = []
-        for rank in range(2):
-            options = profiler.worker_options(group="Learner", rank=rank, num_cpus=0)
-            learner = ray.remote(Learner).options(**options).remote(slower if rank else 1.0)
-            profiler.add(learner, group="Learner", rank=rank)
-            learners.append(learner)
+
+        def start(rank: int, factor: float) -> Any:
+            return profiler.start(
+                lambda options: ray.remote(Learner).options(**options).remote(factor),
+                group="Learner",
+                rank=rank,
+                num_cpus=0,
+            )
+
+        learners = [start(0, 1.0), start(1, slower)]
         ray.get([learner.__ray_ready__.remote() for learner in learners])
         for step in range(steps):
             with profiler.step(step):

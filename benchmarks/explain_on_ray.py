@@ -132,11 +132,13 @@ def run(cause: str | None, ranks: int, steps: int, directory: Path) -> Explanati
         def start(group: str, rank: int) -> Any:
             second = rank >= ranks // 2
             place = NodeAffinitySchedulingStrategy(nodes[second], soft=False)
-            options = profiler.worker_options(group=group, rank=rank, num_cpus=0)
-            actor = ray.remote(Worker).options(**options, scheduling_strategy=place)
-            worker = actor.remote(cause, rank, second)
-            profiler.add(worker, group=group, rank=rank)
-            return worker
+            return profiler.start(
+                lambda options: ray.remote(Worker).options(**options).remote(cause, rank, second),
+                group=group,
+                rank=rank,
+                num_cpus=0,
+                scheduling_strategy=place,
+            )
 
         envs, rollouts, actors = (
             [start(group, rank) for rank in range(ranks)]

@@ -71,11 +71,14 @@ def measure(count: int, directory: str) -> tuple[float, float, float, float]:
     workers = []
     for rank in range(count):
         place = NodeAffinitySchedulingStrategy(nodes[rank % len(nodes)], soft=False)
-        options = profiler.worker_options(
-            group="Worker", rank=rank, num_cpus=0, scheduling_strategy=place
+        worker = profiler.start(
+            lambda options: ray.remote(Worker).options(**options).remote(),
+            group="Worker",
+            rank=rank,
+            num_cpus=0,
+            scheduling_strategy=place,
         )
-        workers.append(ray.remote(Worker).options(**options).remote())
-        profiler.add(workers[-1], group="Worker", rank=rank)
+        workers.append(worker)
     ray.get([worker.work.remote() for worker in workers])
     steps = [time.perf_counter()]
     for number in range(STEPS):

@@ -125,9 +125,9 @@ def ray_calls(kind: str) -> Iterator[Pair]:
             "print_trees": "none",
         }
         profiler = Profiler(settings)
-        options = profiler.worker_options(group="Actor", rank=0, num_cpus=0)
-        there = actor.options(**options).remote()
-        profiler.add(there, group="Actor", rank=0)
+        there = profiler.start(
+            lambda options: actor.options(**options).remote(), group="Actor", rank=0, num_cpus=0
+        )
         other = actor.options(num_cpus=0).remote()
         bare([there.__ray_call__.remote(id), other.act.remote()])
         yield Pair(

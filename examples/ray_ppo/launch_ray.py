@@ -32,10 +32,13 @@ class RayLaunch:
 
     def start(self, worker: type, group: str, rank: int, *arguments: Any) -> Any:
         """Start an actor. It claims no CPU, so that all fit on any machine."""
-        options = self._profiler.worker_options(group=group, rank=rank, num_cpus=0)
-        handle: Any = ray.remote(worker).options(**options).remote(*arguments)
-        self._profiler.add(handle, group=group, rank=rank)
-        return handle
+        actor: Any = ray.remote(worker)
+        return self._profiler.start(
+            lambda options: actor.options(**options).remote(*arguments),
+            group=group,
+            rank=rank,
+            num_cpus=0,
+        )
 
     def wait_until_started(self, handles: list[Any]) -> None:
         """Actors start side by side, and behind a profiler this takes some seconds."""

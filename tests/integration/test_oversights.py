@@ -84,10 +84,7 @@ def test_an_actor_without_our_options(
     ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Actors missed at the next step are named; those of another group are not."""
-    said = (
-        "ActorGroup-0, ActorGroup-1: not captured: start each actor with "
-        ".options(**profiler.worker_options(...))"
-    )
+    said = "ActorGroup-0, ActorGroup-1: not captured: start each actor with profiler.start"
     with Profiler(config(tmp_path)) as profiler:
         for group, rank in (("ActorGroup", 0), ("ActorGroup", 1), ("EnvGroup", 0)):
             profiler.add(ray.remote(Worker).options(num_cpus=0).remote(), group=group, rank=rank)

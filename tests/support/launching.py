@@ -24,8 +24,12 @@ def config(directory: Path, **more: Any) -> Mapping[str, Any]:
 
 
 def start(profiler: Profiler, group: str, rank: int, actor: type = Worker, **options: Any) -> Any:
-    """Start an actor and make it known."""
-    given = profiler.worker_options(group=group, rank=rank, num_cpus=0, **options)
-    handle = ray.remote(actor).options(**given).remote()
-    profiler.add(handle, group=group, rank=rank)
-    return handle
+    """Start an actor as a worker of the run."""
+    remote: Any = ray.remote(actor)
+    return profiler.start(
+        lambda options: remote.options(**options).remote(),
+        group=group,
+        rank=rank,
+        num_cpus=0,
+        **options,
+    )

@@ -113,10 +113,7 @@ class MistakeLog:
             for (group, rank), started in self._misnamed.items()
         ]
         if unwrapped:
-            sentences.append(
-                f"{unwrapped}: not captured: start each actor with "
-                ".options(**profiler.worker_options(...))"
-            )
+            sentences.append(f"{unwrapped}: not captured: start each actor with profiler.start")
         return sentences
 
 
@@ -239,6 +236,24 @@ def _row_of(runtime_env: str) -> Row | None:
 
 _GRACE = 2.0
 """Seconds to wait for an actor to die: it may still answer just after `ray.kill`."""
+
+
+def reject_other_than_handle(group: str, rank: int, handle: object) -> None:
+    """Reject what is not an actor's handle.
+
+    Raises:
+        ConfigError: it is something else, such as ``None`` from a callable without a return.
+    """
+    if not hasattr(handle, "_actor_id"):  # by no class, as Ray Client's handles have another one
+        raise ConfigError(
+            [
+                (
+                    f"{group}-{rank}: expected an actor's handle, got {type(handle).__name__}; "
+                    "return what .remote(...) of the actor's class returns; a task needs only "
+                    "worker_options"
+                )
+            ]
+        )
 
 
 def reject_duplicate(group: str, rank: int, first: Any) -> None:

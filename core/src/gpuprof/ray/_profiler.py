@@ -6,12 +6,12 @@ import atexit
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from operator import attrgetter
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import attrs
 from gpuprof_timing import Timing
@@ -72,6 +72,8 @@ from gpuprof.ray._steps import Step, Steps
 from gpuprof.ray._windows import Firing, WindowControl
 from gpuprof.ray._wire import Measurement
 
+Handle = TypeVar("Handle")
+
 
 def note_clock(ledger: LedgerWriter, measured: Measurement) -> None:
     """Write into the driver's ledger what was measured of another node's clock."""
@@ -128,13 +130,10 @@ class Profiler:
         ToolError: the profiler's program is missing.
         OutputError: the output directory cannot be written.
 
-    >>> profiler = Profiler({"backend": "none", "enabled": False})
-    >>> profiler.worker_options(group="ActorGroup", rank=0, num_cpus=1)
-    {'num_cpus': 1}
-    >>> with profiler.step(0):
-    ...     pass
-    >>> profiler.plan[0].reason
-    'enabled is false'
+    >>> with Profiler({"backend": "nsight", "enabled": False}) as profiler:
+    ...     for number in range(3):
+    ...         with profiler.step(number):
+    ...             pass  # call the actors that profiler.start has started
     """
 
     _defaults: Mapping[str, Any] | None = None
@@ -279,42 +278,98 @@ class Profiler:
         """Whether `finalize` was called."""
         return self._receipt is not None
 
-    def worker_options(self, *, group: str, rank: int, **options: Any) -> dict[str, Any]:
-        """The options for `.options()` of an actor or a task.
+    def start(
+        self,
+        make: Callable[[dict[str, Any]], Handle],
+        /,
+        *,
+        group: str,
+        rank: int,
+        **options: Any,
+    ) -> Handle:
+        """Start an actor as a worker of the run: plan it, call `make`, and register its handle.
 
-        Register an actor with `add` afterwards. A task needs no `add`: it marks its own steps with
-        `gpuprof.step`, or its whole life is captured. Calls with the same rank run in one process,
-        one after the other; concurrent calls need ranks of their own.
+        Without profiling, `make` gets `options` as they are. If it raises, the worker is not part
+        of the run, and its rank is free again.
+
+        Args:
+            make: starts the actor with the options that it is given, and returns its handle.
+            group: the worker group's name.
+            rank: the rank in its group, from 0. The rank of an actor that has died can be started
+                again.
+            options: for Ray's `.options()`, such as `num_gpus` and `runtime_env`. `make` gets them
+                with the worker's own settings merged into `runtime_env`. Pass `runtime_env` here,
+                not to `@ray.remote`: Ray's `.options()` replaces it.
+
+        Returns:
+            What `make` returned.
+
+        Raises:
+            ConfigError: the group's keys are not valid, `runtime_env` already wraps the worker, the
+                rank's actor is still running, or `make` returned no actor's handle.
+            ToolError: a node that may get the worker lacks the profiler's program, or that refuses
+                the options.
+
+        >>> learner = profiler.start(
+        ...     lambda options: Learner.options(**options).remote(learning_rate),
+        ...     group="Learner", rank=0, num_gpus=1,
+        ... )  # doctest: +SKIP
+        """
+        planned, options = self._prepare(group, rank, options)
+        handle = make(options)
+        if planned is not None:
+            _mistakes.reject_other_than_handle(group, rank, handle)
+            self._plan[group, rank] = planned
+            self.add(handle, group=group, rank=rank)
+        return handle
+
+    def worker_options(self, *, group: str, rank: int, **options: Any) -> dict[str, Any]:
+        """The options for `.options()` of a task, or of an actor that `start` cannot start.
+
+        A task marks its own steps with `gpuprof.step`, or its whole life is captured. Calls with
+        the same rank run in one process, one after the other; concurrent calls need ranks of their
+        own. In the source of a framework, where the options are needed before the place that starts
+        the actor, register its handle with `add` afterwards.
 
         Args:
             group: the worker group's name.
             rank: the rank in its group, from 0.
-            options: the caller's own options, `runtime_env` among them. They come back as they are,
-                with `runtime_env` merged.
+            options: as for `start`; the result has them, with `runtime_env` merged.
 
         Raises:
             ConfigError: the group's keys are not valid, `runtime_env` already wraps the worker, or
-                there is one that lives.
+                the rank's actor is still running.
             ToolError: a node that may get the worker lacks the profiler's program, or that refuses
                 the options.
         """
+        planned, options = self._prepare(group, rank, options)
+        if planned is not None:
+            self._plan[group, rank] = planned
+            if self.directory is not None and (group, rank) not in self._handles:
+                self._unregistered.expect((group, rank), planned, self._expects_add(planned))
+        return options
+
+    def _prepare(
+        self, group: str, rank: int, options: dict[str, Any]
+    ) -> tuple[PlannedWorker | None, dict[str, Any]]:
+        """Plan a worker and the options that start it, without recording it in the plan.
+
+        Returns:
+            No plan if the run has ended.
+        """
         if _mistakes.run_has_ended(self._receipt, f"{group}-{rank}"):
-            return options
+            return None, options
         _mistakes.reject_duplicate(group, rank, self._handles.get((group, rank)))
         if self.directory is not None:
             self._preflight.look_for_tool()  # on the other nodes, if Ray has come up since
         planning = self._planning
         planned = planning.worker(group, rank, options)
         if self.directory is None:
-            self._plan[group, rank] = planned
-            return options
+            return planned, options
         self._preflight.try_out(planned)  # who fails it is in no plan, and missed by no receipt
         self._preflight.announce(planned)
-        if (group, rank) not in self._handles:
-            self._unregistered.expect((group, rank), planned, self._expects_add(planned))
         planned, runtime_env = planning.start(planned, options.get("runtime_env") or {})
-        self._plan[group, rank] = planned
-        return {**options, "runtime_env": runtime_env}
+        return planned, {**options, "runtime_env": runtime_env}
 
     @property
     def _planning(self) -> Planning:
@@ -335,9 +390,9 @@ class Profiler:
     ) -> dict[str, Any]:
         """The `runtime_env` for `ray.init` with which every process of the job leaves its tree.
 
-        For actors and tasks that a framework makes, out of reach of `worker_options`. They are
-        named ``Worker-0.child-<pid>``, and ``gpuprof report`` adds them up; actors with options of
-        their own keep their names.
+        For actors and tasks that a framework makes, out of reach of `start`. They are named
+        ``Worker-0.child-<pid>``, and ``gpuprof report`` adds them up; workers of the run keep their
+        names.
 
         Args:
             runtime_env: the job's own.
@@ -351,16 +406,18 @@ class Profiler:
         return self._planning.job(runtime_env or {}, group)
 
     def add(self, handle: Any, *, group: str, rank: int) -> None:
-        """Register an actor, to open its windows, to collect its tree and to measure its clock.
+        """Register an actor that was started with `worker_options`, as `start` does by itself.
 
-        Also one that is not profiled: its tree leaves out the steps in which others are.
+        gpuprof then opens its windows, collects its tree and measures its clock. Also register one
+        that is not profiled: its tree leaves out the steps in which others are.
 
         Raises:
-            ConfigError: another actor was added with this group and rank, and lives.
+            ConfigError: the rank's earlier actor is still running, or `handle` is no actor's.
         """
         check_name(group, rank)
         if _mistakes.run_has_ended(self._receipt, f"{group}-{rank}"):
             return
+        _mistakes.reject_other_than_handle(group, rank, handle)
         _mistakes.reject_duplicate(group, rank, self._handles.get((group, rank)))
         self._handles[group, rank] = handle
         self._unregistered.remove((group, rank))
