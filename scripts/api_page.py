@@ -24,8 +24,10 @@ MODULES = (
     "gpuprof.compat.verl",
     "gpuprof.integrations.nemo_rl",
     "gpuprof.integrations.rlinf",
-    "gpuprof.integrations.sample_factory",
     "gpuprof.integrations.verl",
+    "gpuprof.frameworks",
+    "gpuprof.ray.driver",
+    "gpuprof_sample_factory",
     "gpuprof.errors",
     "gpuprof_testing",
     "gpuprof_nsight",
@@ -34,6 +36,10 @@ MODULES = (
 CONSTANTS = {
     "CONTRACT": "The version of the hooks and of the values that pass through them.",
     "compiled": "Whether the hot path of scopes is C; ``GPUPROF_TIMING_PURE=1`` forces Python.",
+    "ON_RAY": "Whether the framework's workers are actors of Ray.",
+    "PACKAGE": "The framework's package.",
+    "TRIED": "The framework's releases that the plugin was tried with.",
+    "WAITS": "Which of the framework's scopes wait, and for whom.",
     "SYSTEMS": "The systems whose settings can be read.",
     "hookimpl": "Marks a method, or a module's function, as the implementation of a hook.",
     "RangeOpener": (

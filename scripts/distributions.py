@@ -23,6 +23,7 @@ PROJECTS = (
     "backends/nsight",
     "backends/rocprof_sys",
     "testing",
+    "frameworks/sample_factory",
     "examples/third_party_backend",
 )
 NAME_AT_RUN_TIME = Path("core/src/gpuprof/_distribution.py")

@@ -46,5 +46,5 @@ echo "setup: installing gpuprof and what the demo and the tests use"
 # pip mixes them up with paths.
 pip install --quiet --group demo --group test --group check
 # By path: the name `gpuprof` on PyPI is another project's.
-pip install --quiet --no-build-isolation --editable ./timing --editable '.[nsight,rocprof_sys]' --editable ./backends/nsight \
-    --editable ./backends/rocprof_sys --editable ./testing --editable ./examples/third_party_backend
+pip install --quiet --no-build-isolation --editable ./timing --editable '.[nsight,rocprof_sys,frameworks]' --editable ./backends/nsight \
+    --editable ./backends/rocprof_sys --editable ./testing --editable ./frameworks/sample_factory --editable ./examples/third_party_backend

@@ -24,7 +24,8 @@ from support.import_reader import (
 )
 
 ABOVE_CORE = sorted(set(ROOTS) - {"gpuprof", "gpuprof_timing"})
-"""The backends and the conformance kit."""
+"""The backends, the plugins of frameworks and the conformance kit."""
+FRAMEWORKS = {root for root, source in ROOTS.items() if "frameworks" in source.parts}
 KIT = "gpuprof_testing"
 """It looks into a worker as no author of a backend can, so it may use private names of core."""
 LINE = (
@@ -33,7 +34,7 @@ LINE = (
     "backend",
     "_config",
     "_plan _session compat",
-    "_artifacts",
+    "_artifacts frameworks",
     "_analysis",
     "_report _doctor",
     "ray",
@@ -55,6 +56,9 @@ PUBLIC = {
         "gpuprof.backend",
         "gpuprof.backend.hookspecs",
         "gpuprof.errors",
+        "gpuprof.frameworks",
+        "gpuprof.ray",
+        "gpuprof.ray.driver",
         "gpuprof_timing",
         "gpuprof_timing.instrument",
         "gpuprof_timing.recording",
@@ -74,6 +78,9 @@ READERS = (
     "gpuprof.compat.verl",
 )
 NAMES_OF_TOOLS = re.compile("(?<!i)nsight|rocprof", re.IGNORECASE)  # "insight" is a word
+
+OF_FRAMEWORKS = ("gpuprof.frameworks", "gpuprof.ray", "gpuprof.ray.driver")
+"""The public modules that are for plugins of frameworks, and for no backend."""
 
 Rule = Callable[[Module, Import], bool]
 
@@ -129,9 +136,11 @@ def others_names_are_public(module: Module, found: Import) -> bool:
         return True
     if (module.root, found.root) == (KIT, "gpuprof"):
         return True
-    if not found.name:
-        return found.module in PUBLIC
-    return f"{found.module}.{found.name}" in PUBLIC or found.name in PUBLIC.get(found.module, ())
+    there = f"{found.module}.{found.name}" if found.name else found.module
+    opened = there if there in PUBLIC else found.module
+    if opened in OF_FRAMEWORKS and module.root not in FRAMEWORKS:
+        return False
+    return there in PUBLIC or found.name in PUBLIC.get(found.module, ())
 
 
 def backends_do_not_know_each_other(module: Module, found: Import) -> bool:
@@ -413,6 +422,36 @@ def test_our_modules_keep_the_rule(rule: Rule) -> None:
             "gpuprof/_session/bad.py",
             "from gpuprof_timing.recording import _hot",
             "gpuprof_timing.recording._hot",
+        ),
+        (
+            others_names_are_public,
+            "gpuprof_sample_factory/_bad.py",
+            "from gpuprof.frameworks import _changes",
+            "gpuprof.frameworks._changes",
+        ),
+        (
+            others_names_are_public,
+            "gpuprof_sample_factory/_bad.py",
+            "from gpuprof.ray._job import hook_workers",
+            "gpuprof.ray._job.hook_workers",
+        ),
+        (
+            backends_do_not_know_each_other,
+            "gpuprof_sample_factory/_bad.py",
+            "import gpuprof_nsight",
+            "gpuprof_nsight",
+        ),
+        (
+            core_knows_no_backend,
+            "gpuprof/_launch/bad.py",
+            "import gpuprof_sample_factory",
+            "gpuprof_sample_factory",
+        ),
+        (
+            ray_stays_in_its_package,
+            "gpuprof_sample_factory/_bad.py",
+            "import ray",
+            "ray",
         ),
         (
             backends_do_not_know_each_other,

@@ -34,8 +34,9 @@ wrapt.register_post_import_hook(change, "rlinf.utils.distributed")
 """An RLinf whose timer of the steps takes its name by another one."""
 INTEGRATED = """
 import json, pathlib, runpy, sys
-import gpuprof, gpuprof.integrations.{package} as integration
-integration.install()
+import gpuprof
+from gpuprof._launch import integrate
+integrate.framework("{name}").install()
 runpy.run_path(sys.argv.pop(1), run_name="__main__")
 ours = pathlib.Path(sys.argv[1]).with_name("ours.json")
 ours.write_text(json.dumps(sorted(gpuprof.timing())))
@@ -187,7 +188,7 @@ def instruments(tmp_path_factory: pytest.TempPathFactory) -> RunInstruments:
         if key not in places:
             place = tmp_path_factory.mktemp(framework.package)
             program = str(HERE / "instruments" / f"{framework.package}_instruments.py")
-            before = ["-c", INTEGRATED.format(package=framework.package)] if with_gpuprof else []
+            before = ["-c", INTEGRATED.format(name=framework.name)] if with_gpuprof else []
             words = ["-W", "ignore", *before, program, str(place / "theirs.json")]
             done = execute(words, framework.environment(), place)
             assert 0 == done.returncode, done.stdout

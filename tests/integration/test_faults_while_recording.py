@@ -21,7 +21,7 @@ def unless(allowed, function):
     )
 
 if os.environ["FAULTS"] == "parts":
-    @wrapt.when_imported("gpuprof.integrations.ray_job")
+    @wrapt.when_imported("gpuprof.ray._unmodified")
     def naming(module):
         module._class_name = unless(lambda c: "Unnamed" not in repr(c), module._class_name)
 

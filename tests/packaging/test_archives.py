@@ -18,6 +18,7 @@ SOURCES = {
     "gpuprof_nsight": "backends/nsight/src",
     "gpuprof_rocprof_sys": "backends/rocprof_sys/src",
     "gpuprof_testing": "testing/src",
+    "gpuprof_sample_factory": "frameworks/sample_factory/src",
 }
 
 # hatchling adds these of its own accord where they exist.
@@ -124,7 +125,7 @@ def test_an_sdist_has_only_its_source(archives: Path, package: str) -> None:
 def test_extras_of_gpuprof(archives: Path) -> None:
     """METADATA writes the extras in their normalized form."""
     actual = metadata(archives, "gpuprof").get_all("Provides-Extra", [])
-    frameworks = ["nemo-rl", "rlinf", "torch", "verl"]
+    frameworks = ["frameworks", "nemo-rl", "rlinf", "sample-factory", "torch", "verl"]
     others = ["all", "backends", "html", "nsight", "ray", "rocprof-sys", "timeline"]
     assert sorted([*others, *frameworks]) == sorted(actual)
 

@@ -22,6 +22,7 @@ WHEELS = {
     "gpuprof-nsight": "gpuprof_nsight-*.whl",
     "gpuprof-rocprof-sys": "gpuprof_rocprof_sys-*.whl",
     "gpuprof-testing": "gpuprof_testing-*.whl",
+    "gpuprof-sample-factory": "gpuprof_sample_factory-*.whl",
     "gpuprof-torch-profiler": "gpuprof_torch_profiler-*.whl",
 }
 

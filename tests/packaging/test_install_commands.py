@@ -21,6 +21,7 @@ TEXTS = (
     "docs/**/*.md",
     "timing/README.md",
     "testing/README.md",
+    "frameworks/*/README.md",
     "backends/*/README.md",
     "examples/**/*.md",
     "scripts/*",
@@ -32,6 +33,7 @@ PYTHON = (
     "timing/src/**/*.py",
     "backends/*/src/**/*.py",
     "testing/src/**/*.py",
+    "frameworks/*/src/**/*.py",
     "examples/**/*.py",
 )
 

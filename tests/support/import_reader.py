@@ -16,6 +16,7 @@ ROOTS = {
     "gpuprof_timing": CHECKOUT / "timing" / "src",
     "gpuprof_testing": CHECKOUT / "testing" / "src",
     **{path.name: path.parent for path in sorted(CHECKOUT.glob("backends/*/src/gpuprof_*"))},
+    **{path.name: path.parent for path in sorted(CHECKOUT.glob("frameworks/*/src/gpuprof_*"))},
     # The example of a third party keeps to the rules as a stranger must.
     **{path.name: path.parent for path in sorted(CHECKOUT.glob("examples/*/src/gpuprof_*"))},
 }

@@ -125,8 +125,8 @@ def test_an_extra_of_a_framework_is_no_backend(
             "gpuprof-rocprof-sys<0.2,>=0.1; extra == 'rocprof-sys'",
         ],
     )
-    loading.own_backends.cache_clear()
-    request.addfinalizer(loading.own_backends.cache_clear)
+    loading._required_by.cache_clear()
+    request.addfinalizer(loading._required_by.cache_clear)
     assert {"rocprof_sys"} == loading.own_backends()
 
 

@@ -40,7 +40,7 @@ def test_no_worker_is_started_that_the_job_cannot_use(
     monkeypatch.setattr(ray, "init", lambda **_: during.append(os.environ.get(name)))
     monkeypatch.setattr(ray, "shutdown", lambda: None)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    hook_workers("gpuprof.integrations.ray_job", lambda: True, lambda: None)
+    hook_workers("gpuprof.ray._unmodified", lambda: True, lambda: None)
     ray.init()
     assert [expected] == during
     assert of_the_user == os.environ.get(name)

@@ -20,9 +20,6 @@ DEFAULTS: Mapping[str, str] = {
     "rollout/recv_*": "EnvGroup",
     "env/recv_*": "RolloutGroup",
     "actor/recv_*": "RolloutGroup",
-    # Sample Factory
-    "wait_for_trajectories": ANYBODY,
-    "wait_policy*": ANYBODY,
     # torch
     "*DataLoader*.__next__": DATA,
     "DataLoader.next": DATA,

@@ -7,16 +7,18 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 
+import attrs
 import click
 
-from gpuprof import compat, integrations
+from gpuprof import compat
 from gpuprof._cli.settings import examples, is_override, set_option
 from gpuprof._config.load import load
-from gpuprof._launch import follow
+from gpuprof._launch import follow, integrate
 from gpuprof._launch.run import run
 from gpuprof._shim import tool
-from gpuprof.integrations import _launch, ray_job
+from gpuprof.ray import _unmodified
 
 
 @click.command(
@@ -53,8 +55,10 @@ from gpuprof.integrations import _launch, ray_job
 )
 @click.option(
     "--integrate",
-    type=click.Choice(integrations.NAMES),
-    help="Framework that COMMAND runs: its own settings, worker groups, steps and timers are used.",
+    "framework",
+    metavar="NAME",
+    help="Framework that COMMAND runs: its own settings, worker groups, steps and timers are used. "
+    "verl, rlinf, nemo-rl, sample-factory, or that of another plugin.",
 )
 @click.argument(
     "words",
@@ -70,7 +74,7 @@ def command(
     system: str | None,
     verbose: bool,
     step_at: str | None,
-    integrate: str | None,
+    framework: str | None,
     words: tuple[str, ...],
 ) -> None:
     """Run COMMAND under the profiler if the configuration selects this rank.
@@ -92,16 +96,18 @@ def command(
     if shutil.which(words[0]) is None:
         click.echo(f"gpuprof: {words[0]}: command not found", err=True)
         sys.exit(127)  # as a shell
-    if integrate in integrations.ON_RAY:
-        if config or overrides or system or verbose or step_at:
+    waits: Mapping[str, str | None] = {}
+    if framework is not None:
+        plugin = integrate.framework(framework)
+        if plugin.ON_RAY and (config or overrides or system or verbose or step_at):
             raise click.UsageError(
-                f"--integrate {integrate} reads the framework's own settings; change those, or set "
+                f"--integrate {framework} reads the framework's own settings; change those, or set "
                 "GPUPROF_... variables"
             )
-        _launch.prepare(integrate)
-        _launch.become(words)
-    if integrate is not None:
-        _launch.prepare(integrate)
+        integrate.prepare(framework, plugin)
+        if plugin.ON_RAY:
+            integrate.become(words)
+        waits = plugin.WAITS
     own: dict[str, object] = {"worker_groups": [group]}
     source: str | dict[str, object] = config or os.environ.get("GPUPROF_CONFIG") or {}
     if not source:
@@ -109,6 +115,8 @@ def command(
     overrides = (*overrides, "verbose=true") if verbose else overrides
     overrides = (*overrides, f"step_at={step_at}") if step_at else overrides
     loaded = load(source, system=system, overrides=overrides, defaults=own, readers=compat.READERS)
+    if waits:  # the user's first: the first match counts
+        loaded = attrs.evolve(loaded, waits={**loaded.waits, **waits, **loaded.waits})
     given = {
         "source": os.path.abspath(source) if isinstance(source, str) else source,
         "system": system,
@@ -120,5 +128,5 @@ def command(
             flags = {"--config": config, "--group": group, "--from": system}
             named = [word for flag, value in flags.items() if value for word in (flag, value)]
             follow.become(words, [*named, *(w for each in overrides for w in ("--set", each))])
-        os.environ[ray_job.SETTINGS] = json.dumps(given)
+        os.environ[_unmodified.SETTINGS] = json.dumps(given)
     sys.exit(tool.end_as(run(loaded, group, words)))

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from gpuprof._shim.row import VARIABLE, decode, encode
-from gpuprof.integrations._changes import after_import, guarded, replace, say
+from gpuprof.frameworks import after_import, guarded, replace, say
 
 _PACKAGES = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning_fabric")
 

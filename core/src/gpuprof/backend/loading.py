@@ -1,4 +1,7 @@
-"""Finding backends and plugins by entry point; a broken one does not affect the others."""
+"""Finding backends, plugins, frameworks and readers of settings by entry point.
+
+A broken one does not affect the others.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,8 @@ BACKEND_ONLY = tuple(
 )
 """Hooks with a single answer. Only the backend may implement them: two answers would conflict."""
 ACTING = contract.ACTING
+FRAMEWORKS, SYSTEMS = "gpuprof.frameworks", "gpuprof.systems"
+"""The groups of entry points for `gpuprof run --integrate`, and for the settings of ``--from``."""
 RESERVED = {
     "none", "profiling", "cluster", "options", "flags", "args", "env", "backend", "enabled",
     "worker_groups", "output_dir", "staging_dir", "collect", "collect_every", "max_bytes",
@@ -32,6 +37,11 @@ RESERVED = {
     "waits",
 }  # fmt: skip
 """Names that no plugin can have: the keys of a configuration, and the backend ``none``."""
+_ATTRIBUTES = {
+    FRAMEWORKS: ("PACKAGE", "ON_RAY", "TRIED", "WAITS", "install", "install_in_worker"),
+    SYSTEMS: ("PATHS", "SIGNS", "IN_ENVIRONMENT", "read"),
+}
+"""What `gpuprof.frameworks.Framework` and `gpuprof.settings.Reader` have."""
 
 
 @attrs.frozen
@@ -76,18 +86,28 @@ def reserved_problem(name: str, owners: Sequence[str]) -> str:
     return f"{name!r} is reserved by gpuprof's configuration and cannot name a plugin{rename}"
 
 
-@functools.cache
 def own_backends() -> frozenset[str]:
     """gpuprof's own backends, installed or not: what its extra `backends` installs."""
+    return frozenset(name.replace("-", "_") for name in _required_by("backends"))
+
+
+def own_frameworks() -> frozenset[str]:
+    """The frameworks that gpuprof supports itself, installed or not: by the extra `frameworks`."""
+    return _required_by("frameworks")
+
+
+@functools.cache
+def _required_by(extra: str) -> frozenset[str]:
+    """The distributions of ours that an extra installs, without the prefix of their names."""
     try:
         requirements = importlib.metadata.requires(NAME) or []
     except importlib.metadata.PackageNotFoundError:  # run from a source tree
         return frozenset()
     matches = (
-        re.match(rf"{NAME}-([a-z0-9-]+)\b.*extra == ['\"]backends['\"]", requirement)
+        re.match(rf"{NAME}-([a-z0-9-]+)\b.*extra == ['\"]{extra}['\"]", requirement)
         for requirement in requirements
     )
-    return frozenset(match[1].replace("-", "_") for match in matches if match)
+    return frozenset(match[1] for match in matches if match)
 
 
 def known_backends() -> list[str]:
@@ -149,11 +169,11 @@ def model_of(name: str) -> type[Any]:
 
 
 def load(name: str, path: str, group: str = BACKENDS) -> Any:
-    """Import the backend or plugin `name`.
+    """Import the backend, plugin, framework or reader `name`.
 
     Args:
-        path: the full path of the key that names it, for the message.
-        group: `BACKENDS` or `PLUGINS`.
+        path: the full path of the key, or the option, that names it, for the message.
+        group: `BACKENDS`, `PLUGINS`, `FRAMEWORKS` or `SYSTEMS`.
 
     Raises:
         PluginError: the plugin is not installed, is ambiguous, or fails to import.
@@ -177,6 +197,10 @@ def load(name: str, path: str, group: str = BACKENDS) -> Any:
     except Exception as error:
         raise PluginError(name, f"{where}{type(error).__name__}: {error}") from error
     contract.check(name, plugin, path, entry.dist)
+    lacks = [wanted for wanted in _ATTRIBUTES.get(group, ()) if not hasattr(plugin, wanted)]
+    if lacks:
+        of = f"{path}: {name!r} ({_distribution(entry)})"
+        raise PluginError(name, f"{of} breaks the contract: it has no {', '.join(lacks)}")
     return plugin
 
 
@@ -260,18 +284,28 @@ def _refuse_rivals(backend: object, extra: Sequence[tuple[str, object]]) -> None
             holders[resource] = repr(name)
 
 
-def _install_hint(name: str) -> str:
-    if name not in own_backends():
-        return ""
+def _install_hint(name: str, folder: str) -> str:
     # By path: the name `gpuprof` on PyPI is another project's.
+    extra = name.replace("-", "_")
     return (
-        f". Install it from gpuprof's checkout: pip install ./timing '.[{name}]' ./backends/{name}"
+        ". Install it from gpuprof's checkout: "
+        f"pip install ./timing '.[{extra}]' ./{folder}/{extra}"
     )
 
 
 def _alternatives(name: str, group: str) -> str:
     """The remedy for a name that is not installed: the likely plugin, and the valid names."""
     installed = catalogue(group).entries
+    if group in (FRAMEWORKS, SYSTEMS):
+        valid = sorted(installed) if group == FRAMEWORKS else ["gpuprof", *sorted(installed)]
+        missing = own_frameworks() - catalogue(FRAMEWORKS).entries.keys()
+        known = sorted({*installed, *missing})
+        close = [] if name in known else difflib.get_close_matches(name, known, n=1)
+        return (
+            (f"; did you mean {close[0]!r}? Valid" if close else "; valid")
+            + f": {', '.join(valid) or 'none'}"
+            + (_install_hint(name, "frameworks") if name in missing else "")
+        )
     if name in catalogue(PLUGINS if group == BACKENDS else BACKENDS).entries:
         return (
             f" as a backend: it is a plugin; set plugins: [{name}]"
@@ -288,12 +322,12 @@ def _alternatives(name: str, group: str) -> str:
         runs = next((each for each in sorted(installed) if name in _programs(each)), None)
         close = difflib.get_close_matches(name, {*installed, *own}, n=1)
         meant = f"{runs!r}, which runs {name}" if runs else repr(close[0]) if close else ""
-    missing = ", ".join(sorted({*own} - {*installed, name}))
+    others = ", ".join(sorted({*own} - {*installed, name}))
     return (
         (f"; did you mean {meant}? Valid" if meant else "; valid")
         + f": {', '.join(sorted({*installed, 'none'}))}"
-        + (f"; not installed: {missing}" if missing else "")
-        + _install_hint(name)
+        + (f"; not installed: {others}" if others else "")
+        + (_install_hint(name, "backends") if name in own else "")
     )
 
 

@@ -18,16 +18,17 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gpuprof._session.public import VARIABLE, timer, timing
-from gpuprof.integrations._changes import (
+from gpuprof._session.public import timer, timing
+from gpuprof.frameworks import (
     after_import,
     check,
     guarded,
     import_steps,
+    is_planned,
     nothing_profiled,
     replace,
     unknown_release,
@@ -35,10 +36,13 @@ from gpuprof.integrations._changes import (
 )
 
 if TYPE_CHECKING:
-    from gpuprof.integrations._driver import Run
+    from gpuprof.ray.driver import Run
 
 __all__ = ["TRIED", "install", "install_in_worker", "profile"]
 
+PACKAGE = "nemo_rl"
+ON_RAY = True
+WAITS: Mapping[str, str | None] = {}
 TRIED = ("0.6.0",)
 """The releases that this was tried with: the version that its source gives itself."""
 _VARIABLES = (
@@ -62,15 +66,14 @@ def install() -> None:
     get them back, for NeMo-RL to have Ray wrap what the engine starts.
     """
     global _settings
-    from gpuprof.integrations import _driver
-    from gpuprof.ray import hook_workers
+    from gpuprof.ray import driver, hook_workers
 
     if _settings is None:
         _settings = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     off = not _settings and "GPUPROF_CONFIG" not in os.environ
     if not off:
-        _driver.config_of(*_source())  # what is not valid is said before anything starts
-    hook_workers(__name__, lambda: not off, _driver.end)
+        driver.config_of(*_source())  # what is not valid is said before anything starts
+    hook_workers(__name__, lambda: not off, driver.end)
     after_import("nemo_rl.distributed.worker_groups", _workers, nothing_profiled)
     if unknown_release("nemo-rl", TRIED) is None:
         after_import(_NSYS, _steps, whole_workers)
@@ -80,7 +83,7 @@ def install() -> None:
 
 def install_in_worker() -> None:
     """The part of `install` for every process of the job."""
-    if VARIABLE not in os.environ:  # a worker's were given by us, for what its engine starts
+    if not is_planned():  # a worker's were given by us, for what its engine starts
         for name in _VARIABLES:
             os.environ.pop(name, None)
         after_import(_NSYS, _own_profiler)
@@ -98,10 +101,10 @@ def profile() -> Run:
     Raises:
         GpuprofError: as `Profiler` does, when the run begins.
     """
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
 
     install()
-    return _driver.Run(lambda: _driver.begin(*_source()))
+    return driver.Run(lambda: driver.begin(*_source()))
 
 
 def _source() -> tuple[str, dict[str, str] | None]:
@@ -129,19 +132,19 @@ class _Making:
     def begin(self, builder: Any) -> None:
         """Begin the run, if this is its first group."""
         from gpuprof.compat.nemo_rl import group_of_class
-        from gpuprof.integrations import _driver
+        from gpuprof.ray import driver
 
         self.ranks.clear()
         import_steps(_NSYS)
-        profiler = _driver.begin(*_source())
+        profiler = driver.begin(*_source())
         self.group = group_of_class(builder.ray_actor_class_fqn)
         self.first = sum(row.worker.group == self.group for row in profiler.plan)
 
     def add(self, group: Any) -> None:
         """Add the workers that NeMo-RL has made, now that their handles are there."""
-        from gpuprof.integrations import _driver
+        from gpuprof.ray import driver
 
-        profiler = _driver.current()
+        profiler = driver.current()
         if profiler is None:
             return
         at = {about["global_rank"]: n for n, about in enumerate(group.worker_metadata)}
@@ -171,15 +174,15 @@ class _Initializer:
         return self._handle.create_worker.remote(*args, **options)
 
     def _plan(self, args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any] | None:
-        from gpuprof.integrations import _driver
+        from gpuprof.ray import driver
 
         runtime_env = options.get("runtime_env") or {}
         variables = runtime_env.get("env_vars") or {}
-        if "RANK" not in variables or _driver.current() is None or not self._making.group:
+        if "RANK" not in variables or driver.current() is None or not self._making.group:
             return None
         rank = int(variables["RANK"])
         has_gpu = len(args) > 2 and bool(args[2])
-        planned = _driver.plan(self._making.group, self._making.first + rank, runtime_env, has_gpu)
+        planned = driver.plan(self._making.group, self._making.first + rank, runtime_env, has_gpu)
         if self._making.group.endswith(_ENGINES):
             planned["env_vars"] = {**planned.get("env_vars", {}), **(_settings or {})}
         self._making.ranks.append(rank)
@@ -227,9 +230,9 @@ def _steps(module: ModuleType) -> None:
 
     def stepping(original: Callable[..., Any]) -> Callable[..., Any]:
         def maybe_gpu_profile_step(policy: Any, step: int) -> None:
-            from gpuprof.integrations import _driver
+            from gpuprof.ray import driver
 
-            guarded("NeMo-RL: a step", lambda: _driver.begin_step(step))
+            guarded("NeMo-RL: a step", lambda: driver.begin_step(step))
             if _is_engine(policy):  # starts the profilers of what it has started
                 _as_without_us(module, lambda: original(policy, step))
             else:

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from gpuprof_timing.instrument import recording_of
 
 from gpuprof._session.public import timing
-from gpuprof.integrations._changes import (
+from gpuprof.frameworks import (
     UnexpectedError,
     after_import,
     guarded,
@@ -43,10 +43,13 @@ from gpuprof.integrations._changes import (
 )
 
 if TYPE_CHECKING:
-    from gpuprof.integrations._driver import Run
+    from gpuprof.ray.driver import Run
 
 __all__ = ["TRIED", "install", "install_in_worker", "profile"]
 
+PACKAGE = "rlinf"
+ON_RAY = True
+WAITS: Mapping[str, str | None] = {}
 TRIED = ("0.3.0",)
 """The releases that this was tried with."""
 _STEPS = "rlinf.utils.distributed"
@@ -61,10 +64,9 @@ def install() -> None:
 
     Call it before rlinf is imported.
     """
-    from gpuprof.integrations import _driver
-    from gpuprof.ray import hook_workers
+    from gpuprof.ray import driver, hook_workers
 
-    hook_workers(__name__, lambda: not _off, _driver.end)
+    hook_workers(__name__, lambda: not _off, driver.end)
     after_import("rlinf.scheduler.cluster.cluster", _cluster, nothing_profiled)
     if unknown_release("rlinf", TRIED) is None:
         after_import(_STEPS, _driver_timer, whole_workers)
@@ -91,18 +93,18 @@ def profile(cfg: Mapping[str, Any] | None) -> Run:
     Raises:
         GpuprofError: as `Profiler` does, when the run begins.
     """
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
 
     install()
-    return _driver.Run(lambda: _begin(cfg))
+    return driver.Run(lambda: _begin(cfg))
 
 
 def _begin(cfg: Any) -> Any:
     global _off
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
 
     import_steps(_STEPS)
-    profiler = _driver.begin("gpuprof" if cfg is None else "rlinf", cfg)
+    profiler = driver.begin("gpuprof" if cfg is None else "rlinf", cfg)
     _off = profiler.config.selects_nothing
     return profiler
 
@@ -125,10 +127,10 @@ def _cluster(module: ModuleType) -> None:
         def allocate(
             self: Any, cls: Any, worker_name: str, worker_rank: int, *args: Any, **options: Any
         ) -> Any:
-            from gpuprof.integrations import _driver
+            from gpuprof.ray import driver
 
             found = guarded("RLinf: a worker", lambda: _identity(self, worker_rank, options))
-            if _driver.current() is None or found is None:
+            if driver.current() is None or found is None:
                 return original(self, cls, worker_name, worker_rank, *args, **options)
             group, runtime_env, has_gpu = found
 
@@ -140,7 +142,7 @@ def _cluster(module: ModuleType) -> None:
                 finally:
                     _planned = None
 
-            return _driver.make(group, worker_rank, runtime_env, start, has_gpu)
+            return driver.make(group, worker_rank, runtime_env, start, has_gpu)
 
         return allocate
 
@@ -184,11 +186,11 @@ def _identity(
 
 def _take_settings(cluster: Any, cluster_cfg: Any) -> Any:
     """Begin the run, and give RLinf the configuration without what gpuprof does now."""
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
 
     if cluster_cfg is None or cluster._has_initialized:  # one `Cluster` in a process
         return cluster_cfg
-    if _driver.current() is None:
+    if driver.current() is None:
         _begin({"cluster": {"profiling": cluster_cfg.get("profiling")}})
     if cluster_cfg.get("profiling") is None:
         return cluster_cfg
@@ -203,10 +205,10 @@ def _driver_timer(module: ModuleType) -> None:
 
         @contextmanager  # as RLinf's, so that it decorates, too
         def __call__(self: Any, name: str) -> Iterator[None]:
-            from gpuprof.integrations import _driver
+            from gpuprof.ray import driver
 
             number = _number(sys._getframe(2).f_locals.get("self")) if name == "step" else None
-            step = nullcontext() if number is None else _driver.step(number)
+            step = nullcontext() if number is None else driver.step(number)
             with step, timing().add_time(name):
                 yield from theirs(self, name)
 

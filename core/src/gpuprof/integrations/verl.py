@@ -29,13 +29,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gpuprof._log import log
-from gpuprof._session.public import session, timer, timing
-from gpuprof.integrations._changes import (
+from gpuprof._session.public import timer, timing
+from gpuprof.frameworks import (
     UnexpectedError,
     after_import,
     check,
-    gave_up_here,
     guarded,
+    is_recorded,
+    is_worker,
     nothing_profiled,
     replace,
     say,
@@ -44,11 +45,14 @@ from gpuprof.integrations._changes import (
 )
 
 if TYPE_CHECKING:
-    from gpuprof.integrations._driver import Run
     from gpuprof.ray import Profiler
+    from gpuprof.ray.driver import Run
 
 __all__ = ["TRIED", "install", "install_in_worker", "profile"]
 
+PACKAGE = "verl"
+ON_RAY = True
+WAITS: Mapping[str, str | None] = {}
 TRIED = ("0.9.1",)
 """The releases that this was tried with."""
 _TRAINERS = {
@@ -68,10 +72,9 @@ def install() -> None:
 
     Call it before verl is imported, and before Ray is started.
     """
-    from gpuprof.integrations import _driver
-    from gpuprof.ray import hook_workers
+    from gpuprof.ray import driver, hook_workers
 
-    hook_workers(__name__, lambda: not _off, _driver.end)
+    hook_workers(__name__, lambda: not _off, driver.end)
     after_import("verl.utils.config", _settings)
     after_import("verl.trainer.main_ppo", _controller, _no_controller)
     install_in_worker()
@@ -105,35 +108,34 @@ def profile(config: Mapping[str, Any] | None) -> Run:
     Raises:
         GpuprofError: as `Profiler` does, when the run begins.
     """
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
 
     install()
     _learn(config)
-    return _driver.Run(lambda: _begin(config))
+    return driver.Run(lambda: _begin(config))
 
 
 def _begin(config: Any) -> Profiler:
     from gpuprof.compat.verl import CONTROLLER
-    from gpuprof.integrations import _driver
-    from gpuprof.ray._joined import driving_session
+    from gpuprof.ray import driver
 
     if config is None:
-        return _driver.begin("gpuprof", None)
-    if driving_session() is not None:
-        return _driver.begin("verl", config)
+        return driver.begin("gpuprof", None)
+    if driver.joins():
+        return driver.begin("verl", config)
     # This process is the controller, which runs already.
-    selected = _driver.config_of("verl", config).worker_groups or ()
+    selected = driver.config_of("verl", config).worker_groups or ()
     others = ",".join(name for name in selected if name != CONTROLLER)
     overrides = (f"worker_groups=[{others}]",) if CONTROLLER in selected else ()
-    return _driver.begin("verl", config, overrides)
+    return driver.begin("verl", config, overrides)
 
 
 def _learn(config: Any) -> None:
     """Read the settings before Ray starts, so that a job without profiling gets no worker hook."""
     global _off
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
 
-    settings = _driver.config_of("gpuprof" if config is None else "verl", config)
+    settings = driver.config_of("gpuprof" if config is None else "verl", config)
     _off = settings.selects_nothing
     if _off:
         for note in settings.source.notes:
@@ -163,7 +165,7 @@ def _controller(module: ModuleType) -> None:
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def run_ppo(config: Any, task_runner_class: Any, *args: Any, **options: Any) -> Any:
-            from gpuprof.integrations import _driver
+            from gpuprof.ray import driver
 
             guarded("verl: settings", lambda: _learn(config))
             if _off:
@@ -172,7 +174,7 @@ def _controller(module: ModuleType) -> None:
             try:
                 return original(config, runner, *args, **options)
             finally:
-                guarded("verl: the end of the run", _driver.end)
+                guarded("verl: the end of the run", driver.end)
 
         return run_ppo
 
@@ -204,7 +206,7 @@ class _TaskRunner:
 
     def remote(self, *args: Any, **options: Any) -> Any:
         from gpuprof.compat.verl import CONTROLLER
-        from gpuprof.integrations import _driver
+        from gpuprof.ray import driver
 
         own = dict(self._options)
         runtime_env = own.pop("runtime_env", None) or {}
@@ -212,8 +214,8 @@ class _TaskRunner:
         def start(planned: dict[str, Any]) -> Any:
             return self._class.options(**own, runtime_env=planned).remote(*args, **options)
 
-        guarded("verl: the run", lambda: _driver.begin("verl", self._config, elsewhere=True))
-        return _driver.make(CONTROLLER, 0, runtime_env, start)
+        guarded("verl: the run", lambda: driver.begin("verl", self._config, elsewhere=True))
+        return driver.make(CONTROLLER, 0, runtime_env, start)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._class, name)
@@ -232,10 +234,10 @@ def _workers(module: ModuleType) -> None:
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def __call__(self: Any, *args: Any, **options: Any) -> Any:
-            from gpuprof.integrations import _driver
+            from gpuprof.ray import driver
 
             found = guarded("verl: a worker", lambda: _identity(self))
-            if _driver.current() is None or found is None:
+            if driver.current() is None or found is None:
                 return original(self, *args, **options)
             group, rank, runtime_env = found
 
@@ -245,7 +247,7 @@ def _workers(module: ModuleType) -> None:
 
             given = inspect.signature(original).bind(self, *args, **options).arguments
             has_gpu = bool(given.get("use_gpu", True))
-            return _driver.make(group, rank, runtime_env, start, has_gpu)
+            return driver.make(group, rank, runtime_env, start, has_gpu)
 
         return __call__
 
@@ -256,13 +258,13 @@ def _workers(module: ModuleType) -> None:
 
 def _identity(worker_class: Any) -> tuple[str, int, dict[str, Any]] | None:
     """Group, rank and runtime environment of a worker that is about to start, if it has a rank."""
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
 
     runtime_env = dict(worker_class._options.get("runtime_env") or {})
     variables = runtime_env.get("env_vars") or {}
     if "RANK" not in variables:
         return None
-    group = _driver.group_name(_group_of(worker_class), variables.get("WG_PREFIX"))
+    group = driver.group_name(_group_of(worker_class), variables.get("WG_PREFIX"))
     return group, int(variables["RANK"]), runtime_env
 
 
@@ -317,9 +319,9 @@ def _steps(module: ModuleType, trainer: str) -> None:
 
     def starting(original: Callable[..., Any]) -> Callable[..., Any]:
         def _start_profiling(self: Any, *args: Any, **options: Any) -> Any:
-            from gpuprof.integrations import _driver
+            from gpuprof.ray import driver
 
-            guarded("verl: a step", lambda: _driver.begin_step(_number(self)))
+            guarded("verl: a step", lambda: driver.begin_step(_number(self)))
             return original(self, *args, **options)
 
         return _start_profiling
@@ -348,10 +350,10 @@ def _number(trainer: Any) -> int:
 
 def _end_step(trainer: Any) -> None:
     """End the step, unless the asynchronous trainer's next update is for the same version."""
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
 
     if getattr(trainer, "local_trigger_step", 1) == 1:
-        _driver.end_step()
+        driver.end_step()
 
 
 def _ending(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -374,7 +376,7 @@ def _ending(fit: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def _run_ends(trainer: Any) -> Iterator[None]:
     """End the run behind a trainer's `fit`, which may call that of its base class."""
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
 
     if vars(trainer).get(_FITTING):
         yield
@@ -384,20 +386,14 @@ def _run_ends(trainer: Any) -> Iterator[None]:
         yield
     finally:
         setattr(trainer, _FITTING, False)
-        guarded("verl: the end of the run", _driver.end)
+        guarded("verl: the end of the run", driver.end)
 
 
 def _in_a_run() -> bool:
     """Whether this process takes part in a run of ours."""
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
 
-    return session() is not None or _driver.current() is not None
-
-
-def _taken_over() -> bool:
-    """Whether this process is a worker of a run of ours, or of one that profiles nobody."""
-    here = session()
-    return gave_up_here() or (here is not None and not here.child)
+    return is_recorded() or driver.current() is not None
 
 
 def _own_profiler(module: ModuleType) -> None:
@@ -406,7 +402,7 @@ def _own_profiler(module: ModuleType) -> None:
     def making(original: Callable[..., Any]) -> Callable[..., Any]:
         def __init__(self: Any, *args: Any, **options: Any) -> None:
             original(self, *args, **options)
-            if _taken_over() and getattr(self, "_tool", None) in _TAKEN_OVER:
+            if is_worker() and getattr(self, "_tool", None) in _TAKEN_OVER:
                 self._enable = False  # also its finish hook, which gpuprof runs
 
         return __init__

@@ -1,23 +1,25 @@
 """Sample Factory: its `Timing`, whose scopes are in gpuprof's tree and reports, too.
 
-Tried with sample-factory 2.1.1. Its processes are no actors of Ray: put `gpuprof run` in front of
-the program, with ``--integrate sample-factory``, or call `install` before it is imported.
+Its processes are no actors of Ray: put ``gpuprof run --integrate sample-factory`` in front of the
+program, or call `install` before Sample Factory is imported.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from gpuprof._session.public import timing
-from gpuprof.integrations._changes import after_import, replace, say, unknown_release
+from gpuprof import timing
+from gpuprof.frameworks import after_import, replace, say, unknown_release
 
-__all__ = ["TRIED", "install", "install_in_worker"]
+__all__ = ["ON_RAY", "PACKAGE", "TRIED", "WAITS", "install", "install_in_worker"]
 
+PACKAGE = "sample_factory"
+ON_RAY = False
 TRIED = ("2.1.1",)
-"""The releases that this was tried with."""
+WAITS: Mapping[str, str | None] = {}
 
 
 def install() -> None:
@@ -45,9 +47,8 @@ def _timing(module: ModuleType) -> None:
 
     def entering(original: Callable[..., Any]) -> Callable[..., Any]:
         def __enter__(self: Any) -> Any:
-            add_time = (
-                timing().add_time
-            )  # starts the session, which is no part of their first scope
+            # starts the session, which is no part of their first scope
+            add_time = timing().add_time
             around, theirs = None, self._timing
             if len(theirs["_open_contexts_stack"]) == 1:  # keys are faster than attributes
                 around = add_time(_component(theirs["_name"])).__enter__()

@@ -1,12 +1,16 @@
-"""The run of the process that makes the workers and counts the steps."""
+"""The run of the process that makes a framework's workers and counts its steps.
+
+For plugins of frameworks, which import it in functions only: it imports Ray.
+"""
 
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 from gpuprof import compat
@@ -14,15 +18,25 @@ from gpuprof._config.load import load
 from gpuprof._config.schema import Config
 from gpuprof._log import log
 from gpuprof.errors import GpuprofError, OutputError, ToolError
-from gpuprof.integrations._changes import (
-    guarded,
-    raise_errors,
-    say,
-    why_whole_workers,
-    without_us,
-)
+from gpuprof.frameworks._changes import guarded, raise_errors, say, why_whole_workers
+from gpuprof.frameworks._process import without_us
 from gpuprof.ray import Profiler, link_from_ray_logs, without_profilers
 from gpuprof.ray._joined import Joined, Starter, driving_session
+
+__all__ = [
+    "Run",
+    "begin",
+    "begin_step",
+    "config_of",
+    "current",
+    "end",
+    "end_step",
+    "group_name",
+    "joins",
+    "make",
+    "plan",
+    "step",
+]
 
 _profiler: Profiler | None = None
 _groups: dict[tuple[str, object], str] = {}
@@ -40,18 +54,28 @@ def config_of(system: str, settings: Mapping[str, Any] | None) -> Config:
     return load(settings, system=system, readers=compat.READERS)
 
 
+def joins() -> bool:
+    """Whether a run that another process has begun started this one, to drive it."""
+    return driving_session() is not None
+
+
 def begin(
     system: str,
     settings: Mapping[str, Any] | None,
     overrides: tuple[str, ...] = (),
     elsewhere: bool = False,
+    waits: Mapping[str, str | None] = MappingProxyType({}),
 ) -> Profiler:
     """The run of this process; the first call begins it, or joins the one that began elsewhere.
 
     A run that cannot begin profiles nothing, and says so.
 
     Args:
+        system: whose settings these are: a name of ``gpuprof.systems``, or ``gpuprof``.
+        settings: the framework's whole configuration; ``None``: as `gpuprof.ray.Profiler` has it.
+        overrides: ``key.key=value``, as `gpuprof.ray.Profiler` takes them.
         elsewhere: a worker of this process will make the workers and count the steps.
+        waits: the framework's `WAITS`.
 
     Raises:
         ConfigError: the settings are not valid.
@@ -66,6 +90,8 @@ def begin(
             log().setLevel(logging.INFO)
         config = load(settings, system=system, overrides=overrides, readers=compat.READERS)
         raise_errors(config.on_error == "raise")
+        if waits:
+            overrides += (f"waits={json.dumps({**config.waits, **waits, **config.waits})}",)
         reasons = why_whole_workers()
         if reasons:
             whole = whole_lives(config)
@@ -73,8 +99,8 @@ def begin(
             if whole and not elsewhere:
                 why = "; ".join(reasons)
                 log().warning("%s: whole workers are profiled, not steps: %s", system, why)
-        joins = driving_session() is not None and not config.selects_nothing
-        kind = Starter if elsewhere else Joined if joins else Profiler
+        joined = joins() and not config.selects_nothing
+        kind = Starter if elsewhere else Joined if joined else Profiler
         try:
             _profiler = kind(settings, system=system, overrides=overrides)
         except (ToolError, OutputError) as error:

@@ -11,27 +11,27 @@ import os
 import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_NAME = os.environ.get("GPUPROF_INTEGRATE", "")
+_PACKAGE, _, _PLUGIN = os.environ.get("GPUPROF_INTEGRATE", "").partition("=")
 
 
 class _Watch(importlib.abc.MetaPathFinder):
-    """Installs the integration when the framework is imported."""
+    """Installs the framework's plugin when the framework is imported."""
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
-        if name == _NAME:
+        if name == _PACKAGE:
             sys.meta_path.remove(self)
             try:
-                module = importlib.import_module(f"gpuprof.integrations.{_NAME}")
+                module = importlib.import_module(_PLUGIN)
             except ImportError as error:
                 sys.stderr.write(f"gpuprof: {sys.executable}: not integrated: {error}\n")
             else:
                 module.install()
-                if _NAME != "sample_factory":  # its processes are started by itself, not by Ray
-                    importlib.import_module("gpuprof.integrations._launch").leave()
+                if module.ON_RAY:  # others' processes are not reached by Ray's hook
+                    importlib.import_module("gpuprof._launch.integrate").leave()
         return
 
 
-if _NAME:
+if _PACKAGE:
     sys.meta_path.insert(0, _Watch())
 
 # behind this one: each folder of gpuprof's passes on to the next, and none of them back

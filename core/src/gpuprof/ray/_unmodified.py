@@ -19,7 +19,7 @@ from gpuprof._session import public
 from gpuprof._session.ledger import PACED_STEPS
 from gpuprof._shim.row import VARIABLE, decode
 from gpuprof.errors import GpuprofError
-from gpuprof.integrations._changes import after_import, guarded, replace, say
+from gpuprof.frameworks._changes import after_import, guarded, replace, say
 
 if TYPE_CHECKING:
     from gpuprof.ray._joined import Launched
@@ -90,29 +90,29 @@ def _driver_of_ray(ray: ModuleType) -> None:
 
 def _begin() -> bool:
     """Begin the run. Whether anything is recorded."""
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
 
-    if _driver.current() is None:
+    if driver.current() is None:
         _attempt("Ray: the run", _begin_run)
-    return _driver.current() is not None
+    return driver.current() is not None
 
 
 def _begin_run() -> None:
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
     from gpuprof.ray._joined import Launched
 
     profiler = Launched(_settings)
     _settings["raises"] = profiler.config.on_error == "raise"
-    _driver.take(profiler)
+    driver.take(profiler)
     session = public.session()
     if session is not None:
         session.launched = False  # workers may mark steps as well: the end of the run looks at all
 
 
 def _end() -> None:
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
 
-    guarded("Ray: the end", _driver.end)
+    guarded("Ray: the end", driver.end)
 
 
 def _prepare(runtime_env: dict[str, Any]) -> dict[str, Any]:
@@ -143,10 +143,10 @@ def _flushing(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _launched() -> Launched | None:
     """The run of this process, if `gpuprof run` has started it."""
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
     from gpuprof.ray._joined import Launched
 
-    profiler = _driver.current()
+    profiler = driver.current()
     return profiler if isinstance(profiler, Launched) else None
 
 
@@ -309,10 +309,10 @@ def _train_report(module: ModuleType) -> None:
 
 
 def _step(number: int) -> AbstractContextManager[object]:
-    from gpuprof.integrations import _driver
+    from gpuprof.ray import driver
 
     public.forget_library_steps()
-    return public.step(number) if _driver.current() is None else _driver.step(number)
+    return public.step(number) if driver.current() is None else driver.step(number)
 
 
 def _rllib_steps(module: ModuleType) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from gpuprof._session import public
-from gpuprof.integrations import _changes, ray_job
+from gpuprof.frameworks import _changes
+from gpuprof.ray import _unmodified
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_a_step_that_cannot_be_marked_is_the_librarys(
             return self.iteration
 
     module: Any = SimpleNamespace(Algorithm=Algorithm)
-    ray_job._rllib_steps(module)
+    _unmodified._rllib_steps(module)
     monkeypatch.setattr(public, "step", fail)
     assert Algorithm().step() == 3
     assert said == ["RLlib: a step: ZeroDivisionError: planted"]
@@ -52,7 +53,7 @@ def test_a_method_that_cannot_be_timed_is_the_librarys(
 
     module = ModuleType("runners")
     module.Runner = Runner  # type: ignore[attr-defined]
-    ray_job._timed("Runner", ["sample"], module)
+    _unmodified._timed("Runner", ["sample"], module)
     monkeypatch.setattr(public, "timing", fail)
     assert Runner().sample(2) == 2
     assert said == ["Runner.sample: ZeroDivisionError: planted"]
@@ -71,7 +72,7 @@ def test_a_report_of_ray_train_is_a_meeting_of_all_ranks(
     monkeypatch.setattr(public, "timing", Timing)
     module: Any = ModuleType("train_fn_utils")
     module.report = lambda metrics: metrics
-    ray_job._train_report(module)
+    _unmodified._train_report(module)
     assert module.report({"loss": 1}) == {"loss": 1}
     assert [("report", "barrier")] == scopes
     assert [] == said

@@ -9,9 +9,8 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -22,7 +21,6 @@ _MARK = "__gpuprof_replaces__"
 _said: set[str] = set()
 _without_steps: list[str] = []
 _raises = False
-_ENABLED = "GPUPROF_ENABLED"
 
 
 class UnexpectedError(Exception):
@@ -186,17 +184,6 @@ def guarded(what: str, call: Callable[[], Any]) -> Any:
 def _in_worker_of_ray() -> bool:
     worker = sys.modules.get("ray._private.worker")
     return worker is not None and worker.global_worker.mode == worker.WORKER_MODE
-
-
-def without_us(runtime_env: Mapping[str, Any]) -> dict[str, Any]:
-    """The runtime environment of a process that shall not try to profile, nor its workers."""
-    variables = {**(runtime_env.get("env_vars") or {}), _ENABLED: "false"}
-    return {**runtime_env, "env_vars": variables}
-
-
-def gave_up_here() -> bool:
-    """Whether the process that started this one could not profile."""
-    return os.environ.get(_ENABLED) == "false"
 
 
 def say(problem: str, consequence: str = "gpuprof leaves it out") -> None:

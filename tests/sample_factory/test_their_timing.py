@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+import gpuprof_sample_factory
 import pytest
-from gpuprof.integrations import sample_factory
 from gpuprof_timing import Timing
 
 
@@ -32,7 +32,7 @@ def tree(monkeypatch: pytest.MonkeyPatch, events: list[str]) -> Timing:
         events.append("our session")
         return ours
 
-    monkeypatch.setattr(sample_factory, "timing", timing)
+    monkeypatch.setattr(gpuprof_sample_factory, "timing", timing)
     return ours
 
 
@@ -53,7 +53,7 @@ def context(tree: Timing, events: list[str]) -> Any:
 
     module = ModuleType("sample_factory.utils.timing")
     module.TimingContext = TimingContext  # type: ignore[attr-defined]  # a module of our own
-    sample_factory._timing(module)
+    gpuprof_sample_factory._timing(module)
     return TimingContext
 
 

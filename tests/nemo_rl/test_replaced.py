@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from gpuprof._session.public import VARIABLE
-from gpuprof.integrations import _driver, nemo_rl
+from gpuprof.integrations import nemo_rl
+from gpuprof.ray import driver
 
 SETTINGS = {"NRL_NSYS_WORKER_PATTERNS": "*vllm*", "NRL_NSYS_PROFILE_STEP_RANGE": "2:4"}
 
@@ -25,7 +26,7 @@ class GenerationInterface:
 def nsys(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module of NeMo-RL's profiler, with gpuprof; `asked` has what it has seen."""
     monkeypatch.setattr(nemo_rl, "_settings", SETTINGS)
-    monkeypatch.setattr(_driver, "begin_step", lambda number: None)
+    monkeypatch.setattr(driver, "begin_step", lambda number: None)
     module = ModuleType("nemo_rl.utils.nsys")
     asked: list[str] = []
 
@@ -54,9 +55,9 @@ def nsys(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def planned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run is under way, and plans every worker."""
     monkeypatch.setattr(nemo_rl, "_settings", SETTINGS)
-    monkeypatch.setattr(_driver, "current", lambda: object())
+    monkeypatch.setattr(driver, "current", lambda: object())
     monkeypatch.setattr(
-        _driver, "plan", lambda group, rank, env, gpu: {"env_vars": {**env["env_vars"]}}
+        driver, "plan", lambda group, rank, env, gpu: {"env_vars": {**env["env_vars"]}}
     )
 
 

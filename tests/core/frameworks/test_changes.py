@@ -16,15 +16,17 @@ from click.testing import CliRunner
 from gpuprof import compat
 from gpuprof._cli import main
 from gpuprof._config.load import load
-from gpuprof.integrations import _changes, _driver, _launch
-from gpuprof.integrations._changes import (
+from gpuprof._launch import integrate
+from gpuprof.frameworks import (
     UnexpectedError,
+    _changes,
     after_import,
     import_steps,
     replace,
     unknown_release,
     whole_workers,
 )
+from gpuprof.ray import driver
 from support.waiting import DEADLINE
 
 
@@ -212,7 +214,7 @@ def test_a_whole_worker_is_one_window(system: str) -> None:
         SETTINGS[system],
         system=system,
         readers=compat.READERS,
-        overrides=_driver.whole_lives(config),
+        overrides=driver.whole_lives(config),
     )
     selection = whole.selection(GROUPS[system])
     assert selection.steps is None
@@ -223,7 +225,7 @@ def test_what_is_whole_already_stays_as_it_is() -> None:
     """verl's controller: its run has nothing to say about steps."""
     only = ("worker_groups=[controller]",)
     config = load(SETTINGS["verl"], system="verl", readers=compat.READERS, overrides=only)
-    assert () == _driver.whole_lives(config)
+    assert () == driver.whole_lives(config)
 
 
 def test_a_job_that_profiles_nothing_still_does_not() -> None:
@@ -231,13 +233,13 @@ def test_a_job_that_profiles_nothing_still_does_not() -> None:
     profiling = {**SETTINGS["rlinf"]["cluster"]["profiling"], "enabled": False}
     off = {"cluster": {"profiling": profiling}}
     config = load(off, system="rlinf", readers=compat.READERS)
-    assert () == _driver.whole_lives(config)
+    assert () == driver.whole_lives(config)
 
 
 def started(directory: Path, program: str, name: str) -> list[str]:
     """What a fresh Python prints, as `gpuprof run --integrate` starts it."""
     (directory / "sitecustomize.py").write_text("print('the environment has its own')")
-    path = f"{Path(_launch.__file__).with_name('_start')}:{directory}"
+    path = f"{Path(integrate.__file__).with_name('_integrate')}:{directory}"
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)],
         env={"PYTHONPATH": path, "GPUPROF_INTEGRATE": name},
@@ -251,17 +253,21 @@ def started(directory: Path, program: str, name: str) -> list[str]:
 def test_a_process_without_the_framework_does_not_import_gpuprof(tmp_path: Path) -> None:
     """Every Python of a job starts this way."""
     program = "import sys; print('gpuprof' in sys.modules)"
-    assert ["the environment has its own", "False"] == started(tmp_path, program, "verl")
+    assert ["the environment has its own", "False"] == started(
+        tmp_path, program, "verl=gpuprof_verl"
+    )
 
 
 def test_importing_the_framework_installs_the_integration(tmp_path: Path) -> None:
     """Before the framework's own code runs."""
     package = tmp_path / "sample_factory"
     package.mkdir()
-    (package / "__init__.py").write_text("import sys; print('gpuprof.integrations' in sys.modules)")
+    (package / "__init__.py").write_text(
+        "import sys; print('gpuprof_sample_factory' in sys.modules)"
+    )
     program = "import sample_factory"
     expected = ["the environment has its own", "True"]
-    assert expected == started(tmp_path, program, "sample_factory")
+    assert expected == started(tmp_path, program, "sample_factory=gpuprof_sample_factory")
 
 
 def test_a_framework_on_ray_has_its_own_settings() -> None:
@@ -273,10 +279,10 @@ def test_a_framework_on_ray_has_its_own_settings() -> None:
 
 
 MISSPELT = """
-from gpuprof.integrations import _driver
-from gpuprof.integrations._changes import guarded
+from gpuprof.ray import driver
+from gpuprof.frameworks import guarded
 settings = {"backend": "none", "worker_groups": "all", "stepz": [1]}
-guarded("verl: the run", lambda: _driver.begin("gpuprof", settings))
+guarded("verl: the run", lambda: driver.begin("gpuprof", settings))
 """
 
 

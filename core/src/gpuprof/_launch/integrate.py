@@ -1,0 +1,65 @@
+"""Fits gpuprof into the framework of a command, which stays as it is."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn, cast
+
+from gpuprof.backend import loading
+from gpuprof.frameworks import Framework
+
+VARIABLE = "GPUPROF_INTEGRATE"
+"""Names the framework's package, and its plugin's module, for ``_integrate/sitecustomize.py``."""
+_START = str(Path(__file__).with_name("_integrate"))
+
+_IN_CORE = {
+    "verl": "gpuprof.integrations.verl",
+    "rlinf": "gpuprof.integrations.rlinf",
+    "nemo-rl": "gpuprof.integrations.nemo_rl",
+}
+
+
+def framework(name: str) -> Framework:
+    """The plugin of a framework.
+
+    Raises:
+        PluginError: it is not installed, or broken, or there are two.
+    """
+    if name in _IN_CORE:
+        return cast("Framework", importlib.import_module(_IN_CORE[name]))
+    plugin: Framework = loading.load(name, "--integrate", loading.FRAMEWORKS)
+    return plugin
+
+
+def prepare(name: str, plugin: Framework) -> None:
+    """Make each Python started from here install a plugin when it imports the framework.
+
+    Each imports ``_integrate/sitecustomize.py`` as it starts.
+
+    Args:
+        name: of the framework.
+        plugin: of the framework.
+    """
+    found = loading.catalogue(loading.FRAMEWORKS).entries
+    module = _IN_CORE.get(name) or found[name].value
+    paths = [_START, *filter(None, [os.environ.get("PYTHONPATH")])]
+    variables = {VARIABLE: f"{plugin.PACKAGE}={module}"}
+    os.environ.update({**variables, "PYTHONPATH": os.pathsep.join(paths)})
+
+
+def leave() -> None:
+    """Undo `prepare` for what this process starts: Ray's workers are reached by Ray's hook."""
+    os.environ.pop(VARIABLE, None)
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path != _START]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+
+
+def become(words: Sequence[str]) -> NoReturn:
+    """Become a command."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvp(words[0], list(words))

@@ -1,0 +1,40 @@
+"""What a framework's support imports: a plugin that fits gpuprof into the framework at run time.
+
+Imports nothing heavy, as each worker of a job imports it. What only the driver needs is in
+`gpuprof.ray.driver` and `gpuprof.settings`. "Support a framework" in the documentation is the
+contract; it is provisional until somebody has used it from outside.
+"""
+
+from __future__ import annotations
+
+from gpuprof.frameworks._changes import (
+    UnexpectedError,
+    after_import,
+    check,
+    guarded,
+    import_steps,
+    nothing_profiled,
+    replace,
+    say,
+    unknown_release,
+    whole_workers,
+)
+from gpuprof.frameworks._contract import Framework
+from gpuprof.frameworks._process import is_planned, is_recorded, is_worker
+
+__all__ = [
+    "Framework",
+    "UnexpectedError",
+    "after_import",
+    "check",
+    "guarded",
+    "import_steps",
+    "is_planned",
+    "is_recorded",
+    "is_worker",
+    "nothing_profiled",
+    "replace",
+    "say",
+    "unknown_release",
+    "whole_workers",
+]

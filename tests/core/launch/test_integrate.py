@@ -1,0 +1,85 @@
+"""`gpuprof run --integrate` with plugins that are absent, broken, doubled, or as they should be."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from gpuprof._cli import main
+
+PLUGIN = """
+PACKAGE, ON_RAY, TRIED, WAITS = "a_framework", True, ("1.0",), {}
+def install(): ...
+def install_in_worker(): ...
+"""
+
+
+def said(name: str) -> str:
+    """What `gpuprof run` prints as it refuses a framework."""
+    done = CliRunner().invoke(main, ["run", "--integrate", name, "--", "true"])
+    assert 2 == done.exit_code
+    return " ".join(done.output.split())
+
+
+def test_what_is_not_installed_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sentence ends with the command."""
+    monkeypatch.setattr("gpuprof.backend.loading.own_frameworks", lambda: frozenset({"rl-six"}))
+    expected = (
+        "'rl-six' is not installed; valid: sample-factory. Install it from gpuprof's checkout: "
+        "pip install ./timing '.[rl_six]' ./frameworks/rl_six"
+    )
+    assert f"gpuprof: --integrate: {expected}" == said("rl-six")
+
+
+def test_a_misspelt_framework_is_guessed() -> None:
+    """Of those that are installed, or that gpuprof knows."""
+    expected = "gpuprof: --integrate: 'sample_factory' is not installed; did you mean"
+    assert said("sample_factory").startswith(f"{expected} 'sample-factory'? Valid: ")
+
+
+def test_a_broken_plugin_is_named_with_its_distribution(install: Any) -> None:
+    """The message says whose fault it is, and what the fault is."""
+    module = install("import a_module_that_is_not_there", frameworks=["broken"])
+    expected = "ModuleNotFoundError: No module named 'a_module_that_is_not_there'"
+    assert f"gpuprof: --integrate: 'broken' ({module}) fails to import: {expected}" == said(
+        "broken"
+    )
+
+
+def test_a_plugin_that_lacks_something_is_refused(install: Any) -> None:
+    """Before the job starts."""
+    module = install("PACKAGE, ON_RAY = 'a_framework', True", frameworks=["half"])
+    expected = "breaks the contract: it has no TRIED, WAITS, install, install_in_worker"
+    assert f"gpuprof: --integrate: 'half' ({module}) {expected}" == said("half")
+
+
+def test_two_plugins_with_one_name(install: Any) -> None:
+    """Neither is chosen in silence."""
+    first, second = (install(PLUGIN, frameworks=["twice"]) for _ in range(2))
+    sentence = said("twice")
+    assert sentence.startswith("gpuprof: --integrate: 'twice' is provided by ")
+    assert sentence.endswith("; uninstall one of them")
+    assert first in sentence
+    assert second in sentence
+
+
+def test_a_plugin_of_somebody_else_is_used(install: Any) -> None:
+    """Nothing in gpuprof knows its name."""
+    install(PLUGIN, frameworks=["mine"])
+    words = ["run", "--integrate", "mine", "--set", "steps=[1]", "--", "true"]
+    assert (
+        "--integrate mine reads the framework's own settings"
+        in CliRunner().invoke(main, words).output
+    )
+
+
+def test_a_worker_loads_nothing_heavy() -> None:
+    """Each worker of a job imports the doors of plugins."""
+    code = "import json, sys, gpuprof.frameworks; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    heavy = {"yaml", "attrs", "cattrs", "pluggy", "importlib.metadata", "ray", "gpuprof._config"}
+    assert set() == heavy & set(json.loads(done.stdout))
