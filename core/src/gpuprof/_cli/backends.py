@@ -8,18 +8,18 @@ import attrs
 import click
 
 from gpuprof import _tables
-from gpuprof._cli.settings import examples, wide_option
+from gpuprof._cli import settings
 from gpuprof._config import json_schema
 from gpuprof._config.describe import Key, backend_keys
 from gpuprof._doctor import installed
 from gpuprof.backend import loading
 
 
-@click.command(epilog=examples("gpuprof backends --json"))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.command(epilog=settings.examples("gpuprof backends --json"))
+@settings.json_option
 @click.option("--options", "name", metavar="NAME", help="List the keys of this backend instead.")
 @click.option("--schema", metavar="NAME", help="Print JSON Schema of this backend's section.")
-@wide_option
+@settings.wide_option
 def command(as_json: bool, name: str | None, schema: str | None, width: int | None) -> None:
     """List the installed backends and plugins, and the profiler that each one finds."""
     if schema is not None:

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import click
 
-from gpuprof._cli.diff import directory_of
-from gpuprof._cli.settings import examples, output_dir_option
+from gpuprof._cli import settings
 
 
-@click.command(epilog=examples("gpuprof baseline run-1 run-2 run-3 -o perf.json"))
+@click.command(epilog=settings.examples("gpuprof baseline run-1 run-2 run-3 -o perf.json"))
 @click.argument("names", nargs=-1, required=True, metavar="RUN...")
-@output_dir_option
+@settings.output_dir_option
 @click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
-@click.option(
-    "--warmup",
-    "warm_up",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Leave out the first N steps. Default: those that take longer.",
-)
+@settings.warm_up_option
 def command(names: tuple[str, ...], output_dir: str, output: str, warm_up: int | None) -> None:
     """Write what gpuprof diff --baseline needs of one or more runs to a small file.
 
@@ -29,7 +22,7 @@ def command(names: tuple[str, ...], output_dir: str, output: str, warm_up: int |
     from gpuprof._analysis.diff import check_runs, differences
     from gpuprof._analysis.summary import summary_of, write_baseline
 
-    found = [summary_of(directory_of(name, output_dir), warm_up) for name in names]
+    found = [summary_of(settings.find_run(name, output_dir), warm_up) for name in names]
     check_runs(found)
     for number, run in enumerate(found[1:], 2):
         for each in differences(found[:1], [run]):

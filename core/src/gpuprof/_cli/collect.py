@@ -9,14 +9,14 @@ import click
 
 from gpuprof._artifacts import close, runs
 from gpuprof._artifacts.collect import LONG, Collection, Nodes, ThisNode
-from gpuprof._cli.settings import WIDE_HINT, examples, no_link, output_dir_option, wide_option
+from gpuprof._cli import settings
 from gpuprof._report import printing
 from gpuprof.errors import OutputError
 
 
-@click.command(epilog=examples("gpuprof collect latest", "gpuprof collect latest --ray"))
+@click.command(epilog=settings.examples("gpuprof collect latest", "gpuprof collect latest --ray"))
 @click.argument("run", metavar="RUN")
-@output_dir_option
+@settings.output_dir_option
 @click.option(
     "--ray",
     "on_ray",
@@ -26,7 +26,7 @@ from gpuprof.errors import OutputError
 @click.option(
     "--address", default="auto", show_default=True, help="With --ray: address of the cluster."
 )
-@wide_option
+@settings.wide_option
 def command(run: str, output_dir: str, on_ray: bool, address: str, width: int | None) -> None:
     """Gather a run's files and write its manifest, if its driver did not.
 
@@ -37,7 +37,7 @@ def command(run: str, output_dir: str, on_ray: bool, address: str, width: int | 
     """
     directory = run if os.path.exists(run) or os.sep in run else runs.find(output_dir, run)
     try:
-        _collect(os.path.abspath(no_link(directory)), on_ray, address, width)
+        _collect(os.path.abspath(settings.no_link(directory)), on_ray, address, width)
     except OSError as error:
         raise OutputError(f"{error.filename or directory}: {error.strerror}") from None
 
@@ -74,7 +74,7 @@ def _collect(directory: str, on_ray: bool, address: str, width: int | None) -> N
         complete = True
     else:
         receipt = close.write_receipt(about, home, records, problems)
-        click.echo(receipt.table(width=width, hint=WIDE_HINT))
+        click.echo(receipt.table(width=width, hint=settings.WIDE_HINT))
         faults, complete = [], receipt.complete and not receipt.faults
     for problem in (*faults, *problems):
         click.echo(problem, err=True)

@@ -8,7 +8,7 @@ import textwrap
 import click
 
 from gpuprof import compat
-from gpuprof._cli.settings import examples, load, parts, settings_arguments
+from gpuprof._cli import settings
 from gpuprof._config import describe, json_schema
 from gpuprof._config.dump import dump
 from gpuprof._plan import job
@@ -16,31 +16,31 @@ from gpuprof._tables import console_width, labelled
 from gpuprof.errors import ConfigError
 
 
-@click.group(epilog=examples("gpuprof config validate profiling.yaml"))
+@click.group(epilog=settings.examples("gpuprof config validate profiling.yaml"))
 def command() -> None:
     """Show, validate, explain, or convert a configuration."""
 
 
-@command.command(epilog=examples("gpuprof config show profiling.yaml"))
-@settings_arguments
+@command.command(epilog=settings.examples("gpuprof config show profiling.yaml"))
+@settings.arguments
 def show(words: tuple[str, ...], system: str | None) -> None:
     """Print the effective configuration.
 
     Merges the file, the environment variables and the overrides. Leaves out defaults and hides
     secrets.
     """
-    click.echo(dump(load(words, system), with_secrets=False), nl=False)
+    click.echo(dump(settings.load(words, system), with_secrets=False), nl=False)
 
 
-@command.command(epilog=examples("gpuprof config validate profiling.yaml 'steps=[3]'"))
-@settings_arguments
+@command.command(epilog=settings.examples("gpuprof config validate profiling.yaml 'steps=[3]'"))
+@settings.arguments
 def validate(words: tuple[str, ...], system: str | None) -> None:
     """Report every error and warning in a configuration.
 
     Checks the backend's options too, and has the profiler read them if it is on this machine. Needs
     no GPU.
     """
-    config = load(words, system)
+    config = settings.load(words, system)
     notes = [*config.source.notes, *job.notes(config)]
     asked = job.ask_tool(config)
     if asked.refusals:
@@ -50,7 +50,7 @@ def validate(words: tuple[str, ...], system: str | None) -> None:
         click.echo(labelled("note: ", note))
 
 
-@command.command(epilog=examples("gpuprof config schema > gpuprof.schema.json"))
+@command.command(epilog=settings.examples("gpuprof config schema > gpuprof.schema.json"))
 def schema() -> None:
     """Print JSON Schema of a configuration, with the sections of all installed backends.
 
@@ -60,7 +60,7 @@ def schema() -> None:
     click.echo(json.dumps(made, indent=2))
 
 
-@command.command(epilog=examples("gpuprof config explain steps"))
+@command.command(epilog=settings.examples("gpuprof config explain steps"))
 @click.argument("key")
 def explain(key: str) -> None:
     """Explain KEY: purpose, valid values, default, environment variable.
@@ -82,8 +82,10 @@ def explain(key: str) -> None:
             click.echo(f"  release  from {found.since}")
 
 
-@command.command(epilog=examples("gpuprof config convert ppo.yaml --from verl > profiling.yaml"))
-@settings_arguments
+@command.command(
+    epilog=settings.examples("gpuprof config convert ppo.yaml --from verl > profiling.yaml")
+)
+@settings.arguments
 def convert(words: tuple[str, ...], system: str | None) -> None:
     """Print another system's settings as a gpuprof configuration.
 
@@ -91,8 +93,8 @@ def convert(words: tuple[str, ...], system: str | None) -> None:
     """
     if system in (None, "gpuprof"):
         raise click.UsageError(f"--from is required; valid: {', '.join(compat.SYSTEMS)}")
-    config = load(words, system)
-    file, _ = parts(words)
+    config = settings.load(words, system)
+    file, _ = settings.parts(words)
     click.echo(f"# From {file or 'the environment'}, by gpuprof config convert --from {system}.")
     for note in config.source.notes:
         click.echo(f"# {note}")

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
-from gpuprof._artifacts import runs
-from gpuprof._cli.settings import WIDE_HINT, examples, output_dir_option, wide_option
+from gpuprof._cli import settings
 
 
 @click.command(
-    epilog=examples(
+    epilog=settings.examples(
         "gpuprof diff run-a run-b --fail-if 'step > 5%, 20ms'",
         "gpuprof diff --baseline perf.json latest --fail-if 'rollout/generate > 10%'",
     )
 )
 @click.argument("names", nargs=-1, required=True, metavar="[A] B")
-@output_dir_option
+@settings.output_dir_option
 @click.option("--baseline", metavar="FILE", help="Compare with a file of gpuprof baseline, not A.")
 @click.option(
     "--fail-if",
@@ -27,12 +24,10 @@ from gpuprof._cli.settings import WIDE_HINT, examples, output_dir_option, wide_o
     help="Exit with 1 if this became slower. Repeatable. Default: 'step > 5%'.",
 )
 @click.option("--strict", is_flag=True, help="Refuse runs whose settings or versions differ.")
-@click.option("--warmup", "warm_up", type=click.IntRange(0), metavar="N",
-    help="Leave out the first N steps. Default: those that take longer.",
-)  # fmt: skip
+@settings.warm_up_option
 @click.option("--json", "form", flag_value="json", help="Print JSON.")
 @click.option("--markdown", "form", flag_value="markdown", help="Print Markdown.")
-@wide_option
+@settings.wide_option
 def command(
     names: tuple[str, ...],
     output_dir: str,
@@ -65,7 +60,7 @@ def command(
         raise click.UsageError(f"expected {wanted}; got {' '.join(names)}")
     parsed = [Condition.parse(each) for each in conditions or (DEFAULT,)]
     before = read_baseline(baseline) if baseline else []
-    found = [summary_of(directory_of(name, output_dir), warm_up) for name in names]
+    found = [summary_of(settings.find_run(name, output_dir), warm_up) for name in names]
     before = before or [found[0]]
     made = diff(before, found[-1:], parsed, strict)
     if form == "json":
@@ -73,15 +68,6 @@ def command(
     elif form == "markdown":
         click.echo(markdown(made))
     else:
-        click.echo(text(made, width, WIDE_HINT))
+        click.echo(text(made, width, settings.WIDE_HINT))
     if made.slower or made.unlike:
         raise SystemExit(2 if made.unlike else 1)
-
-
-def directory_of(name: str, output_dir: str) -> str:
-    """The directory of a run, given by name or by path.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    return name if os.path.isdir(name) or os.sep in name else runs.find(output_dir, name)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import attrs
 import click
 
-from gpuprof._cli.settings import examples, load, settings_arguments
+from gpuprof._cli import settings
 from gpuprof._doctor.examine import examine
 from gpuprof._shim.node import node_name
 from gpuprof._tables import labelled, table
@@ -19,11 +19,11 @@ from gpuprof._terminal import printable, unescaped
 
 
 @click.command(
-    epilog=examples(
+    epilog=settings.examples(
         "gpuprof doctor", "gpuprof doctor backend=none", "gpuprof doctor profiling.yaml --ray"
     )
 )
-@settings_arguments
+@settings.arguments
 @click.option(
     "--ray",
     "on_ray",
@@ -31,7 +31,7 @@ from gpuprof._terminal import printable, unescaped
     help="Check every live node of the Ray cluster instead of this machine.",
 )
 @click.option("--address", help="With --ray: address of the cluster.  [default: auto]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings.json_option
 def command(
     words: tuple[str, ...], system: str | None, on_ray: bool, address: str | None, as_json: bool
 ) -> None:
@@ -43,7 +43,7 @@ def command(
     """
     if address is not None and not on_ray:
         raise click.UsageError("--address needs --ray: without it, doctor checks this machine")
-    config = load(words, system)
+    config = settings.load(words, system)
     if on_ray:
         with _progress() as trying:
             trying("every node of the cluster")

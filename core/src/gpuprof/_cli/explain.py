@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
-from gpuprof._artifacts import runs
-from gpuprof._cli.settings import WIDE_HINT, examples, output_dir_option, wide_option
+from gpuprof._cli import settings
 
 
-@click.command(epilog=examples("gpuprof explain latest --step 40"))
-@click.argument("name", required=False, default=runs.LATEST, metavar="[RUN | PATH]")
-@output_dir_option
+@click.command(epilog=settings.examples("gpuprof explain latest --step 40"))
+@settings.run_argument
+@settings.output_dir_option
 @click.option("--step", type=int, metavar="N", help="Show the critical path of step N.")
-@click.option(
-    "--warmup",
-    "warm_up",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Leave out the first N steps. Default: those that take longer.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@wide_option
+@settings.warm_up_option
+@settings.json_option
+@settings.wide_option
 def command(
     name: str,
     output_dir: str,
@@ -43,11 +34,8 @@ def command(
     from gpuprof._report.explain import answer_of, text
     from gpuprof._report.explain import as_json as written
 
-    path = name if os.path.isdir(name) or os.sep in name else runs.find(output_dir, name)
-    if name == runs.LATEST and path != name:
-        click.echo(f"run: {path}", err=True)
-    answer = answer_of(path, step, warm_up)
-    click.echo(written(answer) if as_json else text(answer, width, WIDE_HINT))
+    answer = answer_of(settings.find_run(name, output_dir), step, warm_up)
+    click.echo(written(answer) if as_json else text(answer, width, settings.WIDE_HINT))
     if as_json:
         for problem in answer.problems:
             click.echo(problem, err=True)

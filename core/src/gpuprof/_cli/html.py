@@ -8,31 +8,24 @@ from pathlib import Path
 
 import click
 
-from gpuprof._artifacts import runs
 from gpuprof._artifacts.receipt import size_text
-from gpuprof._cli.settings import examples, no_link, output_dir_option
+from gpuprof._cli import settings
 from gpuprof.errors import ToolError
 
 
 @click.command(
-    epilog=examples("gpuprof html latest", "gpuprof html last-week today -o compare.html")
+    epilog=settings.examples("gpuprof html latest", "gpuprof html last-week today -o compare.html")
 )
-@click.argument("name", default=runs.LATEST, metavar="[RUN | PATH]")
+@settings.run_argument
 @click.argument("other", required=False, metavar="[RUN_B]")
-@output_dir_option
+@settings.output_dir_option
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
     help="Where to write. Default: page.html in the run's directory, compare.html in RUN_B's.",
 )
-@click.option(
-    "--warmup",
-    "warm_up",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Leave out the first N steps. Default: those that take longer.",
-)
+@settings.warm_up_option
 def command(
     name: str, other: str | None, output_dir: str, output: str | None, warm_up: int | None
 ) -> None:
@@ -54,18 +47,9 @@ def command(
     from gpuprof._report import page  # needs the extra
 
     names = [name] if other is None else [name, other]
-    paths = [
-        each if os.path.isdir(each) or os.sep in each else runs.find(output_dir, each)
-        for each in names
-    ]
-    for each, path in zip(names, paths, strict=True):
-        if each == runs.LATEST and path != each:
-            click.echo(f"run: {path}", err=True)
+    paths = [settings.find_run(given, output_dir) for given in names]
     default = "page.html" if other is None else "compare.html"
-    file = Path(output or os.path.join(no_link(paths[-1]), default))
+    file = Path(output or os.path.join(settings.no_link(paths[-1]), default))
     problems = page.write(paths, file, warm_up)
-    for problem in problems:
-        click.echo(problem, err=True)
     click.echo(f"{file}: {size_text(file.stat().st_size)}; open it in a browser")
-    if problems:
-        raise SystemExit(1)
+    settings.end(problems)

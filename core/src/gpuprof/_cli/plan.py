@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from gpuprof._cli.settings import examples, load, settings_arguments
+from gpuprof._cli import settings
 from gpuprof._plan import job
 from gpuprof._plan.groups import Place
 from gpuprof._plan.groups import parse as parse_workers
@@ -22,11 +22,11 @@ _HINT = "--worker GROUP-RANK shows one worker in full, --all each of them"
 
 
 @click.command(
-    epilog=examples(
+    epilog=settings.examples(
         "gpuprof plan profiling.yaml --workers ActorGroup=8:1,EnvGroup=2 'steps=[3,10]'"
     )
 )
-@settings_arguments
+@settings.arguments
 @click.option(
     "--workers",
     metavar="SPEC",
@@ -43,7 +43,7 @@ _HINT = "--worker GROUP-RANK shows one worker in full, --all each of them"
 )
 @click.option("--worker", metavar="GROUP-RANK", help="Show only this worker, in full.")
 @click.option("--all", "every", is_flag=True, help="Show each worker in full.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings.json_option
 @click.option(
     "--shell",
     metavar="GROUP-RANK",
@@ -70,7 +70,7 @@ def command(
         importlib.import_module("gpuprof.ray").running_workers() if workers == "ray" else workers
     )
     places = parse_workers(spec) if spec is not None else None
-    config = load(words, system, job.defaults(launcher, places))
+    config = settings.load(words, system, job.defaults(launcher, places))
     if shell is not None:
         known = places if places is not None else job.known(config)
         wanted = _find("--shell", shell, known, strict=places is not None)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from gpuprof._artifacts import runs
-from gpuprof._cli.settings import WIDE_HINT, examples, output_dir_option, wide_option
+from gpuprof._cli import settings
 from gpuprof._report.ranges import files_of, gone, range_json, range_tables, read_ranges
 from gpuprof._report.trees import as_json as trees_as_json
 from gpuprof._report.trees import merged, tree_tables
 from gpuprof.errors import ConfigError
 
 
-@click.command(epilog=examples("gpuprof report", "gpuprof report latest --nvtx --by rank"))
+@click.command(epilog=settings.examples("gpuprof report", "gpuprof report latest --nvtx --by rank"))
 @click.argument("names", nargs=-1, metavar="[RUN | PATH]...")
-@output_dir_option
+@settings.output_dir_option
 @click.option(
     "--nvtx",
     "ranges",
@@ -35,8 +33,8 @@ from gpuprof.errors import ConfigError
     type=click.Choice(["rank"]),
     help="With --nvtx: print one table for each rank.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@wide_option
+@settings.json_option
+@settings.wide_option
 def command(
     names: tuple[str, ...],
     output_dir: str,
@@ -66,17 +64,12 @@ def command(
         )
     if by and not ranges:
         raise ConfigError(f"--by: {by!r} needs --nvtx: timing trees are merged over ranks")
-    paths = []
-    for name in names or (runs.LATEST,):
-        path = name if os.path.exists(name) or os.sep in name else runs.find(output_dir, name)
-        paths.append(path)
-        if name == runs.LATEST and path != name:
-            click.echo(f"run: {path}", err=True)
+    paths = [settings.find_run(name, output_dir) for name in names or (runs.LATEST,)]
     files = files_of(paths)
     if ranges:
         found, empty, broken = read_ranges(files, overrides, by == "rank")
         broken += gone(paths)
-        click.echo(range_json(found) if as_json else range_tables(found, width, WIDE_HINT))
+        click.echo(range_json(found) if as_json else range_tables(found, width, settings.WIDE_HINT))
         for file in empty:
             click.echo(
                 f"{file}: no gpuprof range in it: the worker opened none, or the profiler lost "
@@ -85,8 +78,7 @@ def command(
             )
     else:
         trees, broken = merged(files)
-        click.echo(trees_as_json(trees) if as_json else tree_tables(trees, width, WIDE_HINT))
-    for problem in broken:
-        click.echo(problem, err=True)
-    if broken:
-        raise SystemExit(1)
+        click.echo(
+            trees_as_json(trees) if as_json else tree_tables(trees, width, settings.WIDE_HINT)
+        )
+    settings.end(broken)

@@ -13,7 +13,7 @@ import attrs
 import click
 
 from gpuprof import compat
-from gpuprof._cli.settings import examples, is_override, set_option
+from gpuprof._cli import settings
 from gpuprof._config.load import load
 from gpuprof._launch import follow, integrate
 from gpuprof._launch.run import run
@@ -23,7 +23,7 @@ from gpuprof.ray import _unmodified
 
 @click.command(
     context_settings={"allow_interspersed_args": False},
-    epilog=examples(
+    epilog=settings.examples(
         "gpuprof run --config profiling.yaml --group Trainer -- python train.py",
         "torchrun --no-python gpuprof run --config profiling.yaml -- python train.py",
     ),
@@ -37,13 +37,8 @@ from gpuprof.ray import _unmodified
     show_default=True,
     help="Worker group of this process.",
 )
-@set_option
-@click.option(
-    "--from",
-    "system",
-    type=click.Choice(["gpuprof", *compat.SYSTEMS]),
-    help="System whose settings FILE holds. Default: gpuprof.",
-)
+@settings.set_option
+@settings.system_option("System whose settings FILE holds. Default: gpuprof.")
 @click.option(
     "--verbose", is_flag=True, help="Also print what the profiler prints. Same as verbose=true."
 )
@@ -87,7 +82,7 @@ def command(
     the framework's own profiler settings say. With --integrate sample-factory, the default of
     backend is none: timing trees and ledgers, no reports.
     """
-    own_words = tuple(itertools.takewhile(is_override, words))
+    own_words = tuple(itertools.takewhile(settings.is_override, words))
     overrides += own_words
     words = words[len(own_words) :]
     words = words[1:] if own_words and words[:1] == ("--",) else words

@@ -11,13 +11,13 @@ import click
 from gpuprof import _tables
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.receipt import size_text
-from gpuprof._cli.settings import WIDE_HINT, examples, output_dir_option, wide_option
+from gpuprof._cli import settings
 
 
-@click.command(epilog=examples("gpuprof runs --output-dir gpuprof-output"))
-@output_dir_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@wide_option
+@click.command(epilog=settings.examples("gpuprof runs --output-dir gpuprof-output"))
+@settings.output_dir_option
+@settings.json_option
+@settings.wide_option
 def command(output_dir: str, as_json: bool, width: int | None) -> None:
     """List the runs in the output directory, oldest first.
 
@@ -25,19 +25,17 @@ def command(output_dir: str, as_json: bool, width: int | None) -> None:
     """
     found = runs.runs(output_dir)
     broken = runs.unreadable(output_dir)
-    _show(found, output_dir, as_json, width)
-    for fault in broken:
-        click.echo(fault, err=True)
-    if broken or any(run.faults for run in found):
+    if as_json:
+        shown = [{**attrs.asdict(run), "state": run.state} for run in found]
+        click.echo(json.dumps(shown, indent=2))
+    else:
+        click.echo(_table(found, width) if found else f"no runs in {output_dir}")
+    settings.end(broken)
+    if any(run.faults for run in found):  # named in its row
         raise SystemExit(1)
 
 
-def _show(found: list[runs.Run], output_dir: str, as_json: bool, width: int | None) -> None:
-    if as_json:
-        click.echo(
-            json.dumps([{**attrs.asdict(run), "state": run.state} for run in found], indent=2)
-        )
-        return
+def _table(found: list[runs.Run], width: int | None) -> str:
     rows = [
         (
             run.name,
@@ -48,13 +46,12 @@ def _show(found: list[runs.Run], output_dir: str, as_json: bool, width: int | No
         )
         for run in found
     ]
-    made = _tables.table(
+    return _tables.table(
         ["run", "started", "backend", "size", "state"],
         rows,
         right=("size",),
         optional=("backend",),
         shorten={"run": "start"},
         width=width,
-        hint=WIDE_HINT,
+        hint=settings.WIDE_HINT,
     )
-    click.echo(made if rows else f"no runs in {output_dir}")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import click
 
 from gpuprof import _tables, compat
+from gpuprof._artifacts import runs
 from gpuprof._config.load import load as load_config
 from gpuprof._config.schema import DISABLED, Config
 from gpuprof.errors import ConfigError, GpuprofError
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _PROGRAM = re.compile(r"(.*/)?(python[\d.]*|bash|sh|uv)|[^=]*\.(py|sh)")
 """What starts a training: an interpreter, a shell, uv, or the script that they run."""
 _OF_PROGRAM = ("-m", "--config-name", "--config-path")
@@ -27,16 +29,9 @@ def examples(*lines: str) -> str:
     return "\n".join(["\b", title, *(f"  {line}" for line in lines)])
 
 
-def settings_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+def arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the arguments `words` and `system`, for `parts` and `load`."""
     words = click.argument("words", nargs=-1, metavar="[CONFIG] [KEY=VALUE]...")
-
-    system = click.option(
-        "--from",
-        "system",
-        type=click.Choice(["gpuprof", *compat.SYSTEMS]),
-        help="System that CONFIG is written for. Default: gpuprof.",
-    )
 
     @functools.wraps(command)
     def with_overrides(*, words: tuple[str, ...], overrides: tuple[str, ...], **others: Any) -> Any:
@@ -45,6 +40,7 @@ def settings_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
                 raise click.UsageError(f"--set: {override!r} is not valid; expected KEY=VALUE")
         return command(words=(*words, *overrides), **others)
 
+    system = system_option("System that CONFIG is written for. Default: gpuprof.")
     return words(system(_training_command(set_option(with_overrides))))
 
 
@@ -89,15 +85,10 @@ def _settings(words: tuple[str, ...]) -> Iterator[str]:
         before = word
 
 
-def set_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the argument `overrides`."""
-    return click.option(
-        "--set",
-        "overrides",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Override a key of the configuration. Repeatable.",
-    )(command)
+def system_option(text: str) -> Decorator:
+    """The option `system`, with this help."""
+    choice = click.Choice(["gpuprof", *compat.SYSTEMS])
+    return click.option("--from", "system", type=choice, help=text)
 
 
 def is_override(word: str) -> bool:
@@ -117,31 +108,28 @@ def no_link(directory: str) -> str:
     return directory
 
 
-def output_dir_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the argument `output_dir`, the directory of the runs."""
-    return click.option(
-        "--output-dir",
-        envvar="GPUPROF_OUTPUT_DIR",
-        default=_configured_output_dir,
-        show_default="output_dir of $GPUPROF_CONFIG, or gpuprof-output",
-        show_envvar=True,
-        help="Directory of the runs.",
-    )(command)
+def find_run(name: str, output_dir: str) -> str:
+    """The directory of a run, or a file in one, given by name or by path.
+
+    Says on stderr which run is the latest.
+
+    Raises:
+        ConfigError: there is no such run.
+    """
+    if os.path.exists(name) or os.sep in name:
+        return name
+    path = runs.find(output_dir, name)
+    if name == runs.LATEST:
+        click.echo(f"run: {path}", err=True)
+    return path
 
 
-def wide_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the argument `width` for its tables: ``--wide`` leaves nothing out."""
-    return click.option(
-        "--wide",
-        "width",
-        flag_value=_tables.UNLIMITED,
-        type=int,
-        default=None,
-        help="Show all columns and whole paths. Default: as much as fits the terminal.",
-    )(command)
-
-
-WIDE_HINT = "--wide shows everything."
+def end(problems: Collection[str]) -> None:
+    """Print what was broken or missing; if anything was, exit with code 1."""
+    for problem in problems:
+        click.echo(problem, err=True)
+    if problems:
+        raise SystemExit(1)
 
 
 def _configured_output_dir() -> str:
@@ -152,6 +140,41 @@ def _configured_output_dir() -> str:
     except GpuprofError as error:  # the commands that need no configuration still work
         click.echo(f"gpuprof: GPUPROF_CONFIG ignored: {error}", err=True)
         return DISABLED.output_dir
+
+
+run_argument = click.argument("name", default=runs.LATEST, metavar="[RUN | PATH]")
+output_dir_option = click.option(
+    "--output-dir",
+    envvar="GPUPROF_OUTPUT_DIR",
+    default=_configured_output_dir,
+    show_default="output_dir of $GPUPROF_CONFIG, or gpuprof-output",
+    show_envvar=True,
+    help="Directory of the runs.",
+)
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a key of the configuration. Repeatable.",
+)
+warm_up_option = click.option(
+    "--warmup",
+    "warm_up",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Leave out the first N steps. Default: those that take longer.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+wide_option = click.option(
+    "--wide",
+    "width",
+    flag_value=_tables.UNLIMITED,
+    type=int,
+    default=None,
+    help="Show all columns and whole paths. Default: as much as fits the terminal.",
+)
+WIDE_HINT = "--wide shows everything."
 
 
 def parts(words: tuple[str, ...]) -> tuple[str | None, list[str]]:

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import click
 
-from gpuprof._artifacts import runs
 from gpuprof._artifacts.receipt import size_text
-from gpuprof._cli.settings import examples, no_link, output_dir_option
+from gpuprof._cli import settings
 from gpuprof.errors import ConfigError, ToolError
 
 
-@click.command(epilog=examples("gpuprof timeline --step 40"))
-@click.argument("name", default=runs.LATEST, metavar="[RUN | PATH]")
-@output_dir_option
+@click.command(epilog=settings.examples("gpuprof timeline --step 40"))
+@settings.run_argument
+@settings.output_dir_option
 @click.option("--step", type=int, metavar="N", help="Show one step.")
 @click.option("--steps", metavar="A:B", help="Show the steps from A on and before B.")
 @click.option(
@@ -44,22 +43,19 @@ def command(
     from gpuprof._report import timeline  # needs the extra
 
     first, last = _chosen(step, steps)
-    path = name if os.path.isdir(name) or os.sep in name else runs.find(output_dir, name)
+    path = settings.find_run(name, output_dir)
     if not os.path.isdir(path):
         raise ConfigError(f"{path}: not found; expected a run's name or its directory")
-    if name == runs.LATEST and path != name:
-        click.echo(f"run: {path}", err=True)
     made = timeline.write(
-        Path(path), Path(output or _default(no_link(path), first, last)), first, last
+        Path(path), Path(output or _default(settings.no_link(path), first, last)), first, last
     )
-    for line in (*made.notes, *made.problems):
-        click.echo(line, err=True)
+    for note in made.notes:
+        click.echo(note, err=True)
     click.echo(
         f"{made.path}: {made.seconds:.3f} s of {made.processes} processes in {made.slices} slices, "
         f"{size_text(made.path.stat().st_size)}; open it in https://ui.perfetto.dev"
     )
-    if made.problems:
-        raise SystemExit(1)
+    settings.end(made.problems)
 
 
 def _chosen(step: int | None, steps: str | None) -> tuple[int | None, int | None]:
