@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gpuprof._artifacts.records import CACHE
+from gpuprof._report import cache
 from gpuprof_nsight import Report
 from tabulate import tabulate
 
@@ -173,7 +173,7 @@ def beside_nsys(directory: Path, ranges: int, rounds: int) -> bool:
     for _ in range(rounds):
         report.with_suffix(".sqlite").unlink(missing_ok=True)
         found["nsys stats"] = min(found["nsys stats"], least(1, lambda: run(*summary)))
-        shutil.rmtree(directory / CACHE, ignore_errors=True)
+        cache.remove()
         found["cold"] = min(found["cold"], least(1, lambda: ours(str(report))))
         found["cached"] = min(found["cached"], least(1, lambda: ours(str(report))))
     rows = [
@@ -202,7 +202,7 @@ def many(directory: Path, reports: int) -> None:
     found = {}
     cores = os.sched_getaffinity(0)
     for name, used in (("one core", {min(cores)}), (f"{len(cores)} cores", cores)):
-        shutil.rmtree(directory / CACHE, ignore_errors=True)
+        cache.remove()
         os.sched_setaffinity(0, used)
         found[name] = least(1, lambda: ours(str(directory)))
     found["cached"] = least(1, lambda: ours(str(directory)))

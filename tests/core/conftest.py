@@ -12,6 +12,12 @@ from support import recorder as recorder_plugin
 Install = Callable[..., str]
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has a cache of its own: equal reports share what was read."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache-home"))
+
+
 @pytest.fixture
 def recorder(install: Install, tmp_path: Path) -> recorder_plugin.Recorder:
     """The recording backend and two plugins, installed."""

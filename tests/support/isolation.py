@@ -39,7 +39,6 @@ def own_place() -> Iterator[None]:
         MARK: mark,
         "TMPDIR": place,
         "RAY_TMPDIR": place,
-        "XDG_STATE_HOME": os.path.join(place, "state"),
         # Ray starts its workers with niceness 15: beside tests that compute, they would crawl
         "RAY_worker_niceness": "0",
     }

@@ -24,9 +24,7 @@ from gpuprof.errors import OutputError
 _WITHOUT = ("unwrapped", "unselected")
 _OF_START = re.compile(r"(.+)-(\d+)\.start-(\d+)\.(json|tool|settled)")
 
-CACHE = ".gpuprof-cache"
-"""The directory beside reports with what was read from them; it can be removed at any time."""
-_PRIVATE = (".gpuprof", ".ranks", ".orders", CACHE)
+_PRIVATE = (".gpuprof", ".ranks", ".orders")
 _OWN = re.compile(
     r"manifest\.json|run\.json|Runner\.json|.+-\d+\.(start|child)-\d+\.json|.+-\d+\.start-\d+\.log|.+\.ledger|.+-\d+\.finish\..*|\..*"
 )

@@ -144,7 +144,7 @@ def refuse_holes(handle: int) -> None:
         raise UnsafeFile(f"more than {LARGEST_HOLES // 2**20} MiB of it are a hole")
 
 
-def create(path: str | os.PathLike[str], mode: int = 0o666, dir_fd: int | None = None) -> int:
+def create(path: str | os.PathLike[str], mode: int = 0o666) -> int:
     """Create a new file for writing.
 
     Replaces whatever has its name, such as a stale temporary file or a link.
@@ -154,23 +154,18 @@ def create(path: str | os.PathLike[str], mode: int = 0o666, dir_fd: int | None =
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        return os.open(path, flags, mode, dir_fd=dir_fd)
+        return os.open(path, flags, mode)
     except FileExistsError:
-        os.unlink(path, dir_fd=dir_fd)
-        return os.open(path, flags, mode, dir_fd=dir_fd)
+        os.unlink(path)
+        return os.open(path, flags, mode)
 
 
 @contextlib.contextmanager
-def replacing(
-    path: str | os.PathLike[str], mode: int = 0o666, dir_fd: int | None = None
-) -> Iterator[BinaryIO]:
+def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[BinaryIO]:
     """Write a file under a temporary name that nobody can guess; rename it once it is whole.
 
     Replaces a link of the final name, not what it points to. If anything is raised, the file that
     was there stays.
-
-    Args:
-        dir_fd: the directory that `path` is in; by default `path` is used as it is.
 
     Raises:
         OSError: it cannot be written.
@@ -178,12 +173,12 @@ def replacing(
     directory, name = os.path.split(os.fspath(path))
     temporary = os.path.join(directory, f".{name}.{os.urandom(8).hex()}.tmp")
     try:
-        with open(create(temporary, mode, dir_fd), "wb") as file:
+        with open(create(temporary, mode), "wb") as file:
             yield file
-        os.replace(temporary, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=dir_fd)
+            os.unlink(temporary)
         raise
 
 
