@@ -24,7 +24,7 @@ from gpuprof.errors import OutputError
 _WITHOUT = ("unwrapped", "unselected")
 _OF_START = re.compile(r"(.+)-(\d+)\.start-(\d+)\.(json|tool|settled)")
 
-_PRIVATE = (".gpuprof", ".ranks", ".orders")
+_PRIVATE = (".gpuprof", ".ranks", ".orders", ".dumps")
 _OWN = re.compile(
     r"manifest\.json|run\.json|Runner\.json|.+-\d+\.(start|child)-\d+\.json|.+-\d+\.start-\d+\.log|.+\.ledger|.+-\d+\.finish\..*|\..*"
 )

@@ -16,6 +16,7 @@ from gpuprof_timing import Timing, set_range_opener
 from gpuprof._log import log
 from gpuprof._session.budget import used_bytes
 from gpuprof._session.control import ControlThread
+from gpuprof._session.dump import Answerer
 from gpuprof._session.environment import environment
 from gpuprof._session.file import SESSION_VERSION, SessionFile, State, TreeEntry, files_of
 from gpuprof._session.ledger import DRAIN_INTERVAL, STEP_AT, LedgerWriter, make_header
@@ -129,6 +130,7 @@ class Session:
         )
         if not self.child:
             self._control.submit(self._write)
+        self._answerer = self._make_answerer()
 
     def begin(self, end_step: Callable[[], object], mark: Mark | None = None) -> None:
         """Begin what needs the session to be known.
@@ -200,6 +202,14 @@ class Session:
             return None
         return ledger
 
+    def _make_answerer(self) -> Answerer:
+        row = self.row
+        about = {"name": self.name, "group": row["group"], "rank": row["rank"], "node": row["node"]}
+        directory_of_run = row.get("run_directory") or os.path.dirname(directory(row))
+        return Answerer(
+            directory_of_run, os.path.basename(self.file), about, lambda: self.progress.step
+        )
+
     def _note_window(self, window: Window, state: str) -> None:
         if self.ledger is not None:
             self.ledger.event("window", number=window.number, label=window.label, state=state)
@@ -258,6 +268,7 @@ class Session:
     def end(self) -> None:
         """Close what is open and write the file for the last time."""
         self.ended = True
+        self._answerer.end()
         window = self.progress.open
         if window is not None:
             self.close(window.number)

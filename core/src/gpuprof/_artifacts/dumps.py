@@ -1,0 +1,373 @@
+"""Asks the processes of a running job for their stacks, and finds out why some do not answer.
+
+Each process answers by a thread of ours, over the run's directory; see `gpuprof._session.dump`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+
+from gpuprof._artifacts import formats, ledger, runs
+from gpuprof._session.dump import MEMORY, OURS, VERSION, cpu_time, directory_of, not_private
+from gpuprof._session.file import SESSION_VERSION, SessionFile
+from gpuprof._shim.node import node_name
+from gpuprof._shim.processes import place, process_start
+from gpuprof._shim.safe import LARGEST, UnsafeFile, load_json, remove_tree
+from gpuprof.errors import OutputError
+
+State = Literal["answered", "by signal", "stopped", "dead", "silent"]
+"""What became of the question. ``by signal``: no thread of ours could run, so `faulthandler` has
+written the stacks. ``silent``: the process may be on another node."""
+
+PATIENCE = 10.0
+"""Seconds to wait for answers; on a network file system a question takes a while to be seen."""
+_SILENCE = 3.0
+"""Seconds after which a process of this node that does not answer is looked at."""
+_FRESH = 30.0
+"""Seconds: a process writes its file every 5, so one that has just done so is alive somewhere."""
+_PROCESS = re.compile(r"(?P<name>.+)\.(?:start|child)-\d+\.json")
+_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ ?(?:\[(?P<name>.*)\] )?\(most recent")
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)')
+_MEMORY = re.compile(rf"/memfd:{MEMORY}-(\d+)-(\d+) \(deleted\)")
+
+
+@attrs.frozen
+class Process:
+    """A process of the run, and what it does.
+
+    Args:
+        name: of the worker, as ``Learner-3``.
+        file: the name of its answer.
+        path: of the file that it writes every few seconds; ``None`` if it has none.
+        start: tells the process from later ones with the same id.
+        answer: see `gpuprof._session.dump.Answerer.answer`; by signal only its threads.
+        last: what is known last of one that does not answer.
+    """
+
+    name: str
+    group: str
+    rank: int
+    node: str
+    pid: int
+    start: str | None
+    file: str
+    state: State = "silent"
+    answer: dict[str, Any] = attrs.field(factory=dict)
+    path: Path | None = None
+    last: str = ""
+
+
+def ask(directory: str, patience: float = PATIENCE) -> list[Process]:
+    """Ask all processes of a run. Returns those that are known, the answered ones among them.
+
+    Args:
+        directory: the run's.
+        patience: seconds to wait for those that may still answer.
+
+    Raises:
+        OutputError: the directory cannot be written, or is not private.
+    """
+    question = _question(directory)
+    try:
+        return sorted(
+            _collect(directory, question, patience), key=lambda each: (each.group, each.rank)
+        )
+    finally:
+        with contextlib.suppress(OSError):
+            remove_tree(question)
+
+
+def _question(directory: str) -> str:
+    path = directory_of(directory)
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700)
+        problem = not_private(os.lstat(path))
+        if problem:
+            raise OutputError(
+                f"{path}: {problem}; expected a directory of this user's, with mode 0700"
+            )
+        question = os.path.join(path, f"{time.time_ns():020d}-{secrets.token_hex(3)}")
+        os.mkdir(question, 0o700)
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
+    return question
+
+
+def _collect(directory: str, question: str, patience: float) -> Iterator[Process]:
+    waiting = {each.file: each for each in _expected(directory)}
+    began = time.monotonic()
+    while True:
+        for file in _answers(question):
+            answer = _read(os.path.join(question, file))
+            known = waiting.pop(file, None)
+            if answer is not None:
+                yield _answered(file, answer, known)
+        waited = time.monotonic() - began
+        for each in list(waiting.values()):
+            reached = _look_at(each, waited > _SILENCE)
+            if reached is not None:
+                del waiting[each.file]
+                yield reached
+        if waited > patience or (not waiting and waited > _SILENCE / 2):
+            break
+        time.sleep(0.05)
+    for each in waiting.values():
+        yield each
+
+
+def _answers(question: str) -> list[str]:
+    """The files that are new: each is removed once it is read."""
+    with contextlib.suppress(OSError):
+        return sorted(name for name in os.listdir(question) if not name.startswith("."))
+    return []
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    try:
+        answer = load_json(path, LARGEST)
+        os.unlink(path)
+    except (OSError, UnsafeFile):
+        return None
+    valid = isinstance(answer, dict) and answer.get("version") == VERSION
+    return answer if valid and isinstance(answer.get("threads"), list) else None
+
+
+def _answered(file: str, answer: dict[str, Any], known: Process | None) -> Process:
+    if known is not None:
+        return attrs.evolve(known, state="answered", answer=answer, pid=answer["pid"])
+    return Process(
+        str(answer["name"]),
+        str(answer["group"]),
+        int(answer["rank"]),
+        str(answer["node"]),
+        int(answer["pid"]),
+        None,
+        file,
+        "answered",
+        answer,
+    )
+
+
+def _expected(directory: str) -> list[Process]:
+    """The processes that have not written that they are over; of several starts the last."""
+    known = runs.about(directory) or runs.About(directory, os.path.basename(directory))
+    latest: dict[tuple[str, int], Process] = {}
+    found = []
+    for path in _session_files(known):
+        named = _PROCESS.fullmatch(path.name)
+        try:
+            session = formats.read(path, SessionFile, SESSION_VERSION) if named else None
+        except (OutputError, OSError):  # it says nothing that can be read
+            continue
+        if session is None:
+            continue
+        process = Process(
+            session["name"],
+            session["group"],
+            session["rank"],
+            session["node"],
+            session["pid"],
+            session["process_start"],
+            path.name,
+            path=path,
+        )
+        if session["incarnation"] is None:
+            found += [] if session["over"] else [process]
+        else:
+            key = process.group, process.rank
+            earlier = latest.get(key)
+            if earlier is None or _number(earlier.file) < _number(path.name):
+                latest[key] = process
+                if session["over"]:
+                    latest[key] = attrs.evolve(process, state="answered")
+    found += [process for process in latest.values() if process.state != "answered"]
+    driver = known.beginning["driver"] if known.beginning else None
+    if driver is not None and driver["pid"] not in {each.pid for each in found}:
+        here = driver["place"] == place()
+        node = driver["place"].partition(" ")[0]
+        found.append(
+            Process(
+                "Runner",
+                "Runner",
+                0,
+                node if not here else os.uname().nodename,
+                driver["pid"],
+                driver["start"],
+                "Runner.json",
+            )
+        )
+    return found
+
+
+def _number(file: str) -> int:
+    return int(file.removesuffix(".json").rpartition("-")[2])
+
+
+def _session_files(known: runs.About) -> Iterable[Path]:
+    parent, name = os.path.split(os.path.abspath(known.directory))
+    working = known.beginning["working_dir"] if known.beginning else parent
+    for place_of_run in dict.fromkeys((os.path.join(parent, name), os.path.join(working, name))):
+        for node in sorted(Path(place_of_run).glob("[!.]*")):
+            if node.is_dir() and not node.is_symlink():
+                yield from sorted(node.glob("*.json"))
+
+
+def _look_at(process: Process, has_been_silent: bool) -> Process | None:
+    """What can be told of a process on this node without its help; ``None``: it may answer yet."""
+    if process.start is None:
+        return None
+    if process_start(process.pid) != process.start:
+        gone = process.node == node_name() and not _is_fresh(process)
+        return attrs.evolve(process, state="dead", last=_last_record(process)) if gone else None
+    if _kernel_state(process.pid) in "Tt":
+        return attrs.evolve(process, state="stopped", last=_last_record(process))
+    if not has_been_silent:
+        return None
+    threads = _by_signal(process.pid)
+    if threads is None:
+        return None
+    return attrs.evolve(
+        process, state="by signal", answer={"time": time.time(), "threads": threads}
+    )
+
+
+def _is_fresh(process: Process) -> bool:
+    """Whether it has just written its file, and so lives in another container."""
+    if process.path is None:
+        return False
+    with contextlib.suppress(OSError):
+        return time.time() - process.path.stat().st_mtime < _FRESH
+    return False
+
+
+def _kernel_state(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return "?"
+
+
+def _by_signal(pid: int) -> list[dict[str, Any]] | None:
+    """The threads of a process whose interpreter is held by C code; ``None`` if it has no handler.
+
+    The signal goes to our own thread, so no call of the job is interrupted.
+    """
+    for path, number, thread in _memories(pid):
+        if not _catches(pid, number):
+            continue
+        try:
+            with open(path, "r+b") as memory:
+                memory.truncate(0)
+                _send(pid, thread, number)
+                text, before = b"", b"-"
+                deadline = time.monotonic() + 2.0
+                while (text != before or not text) and time.monotonic() < deadline:
+                    time.sleep(0.1)
+                    memory.seek(0)
+                    text, before = memory.read(LARGEST), text
+                memory.truncate(0)
+        except OSError:
+            continue
+        if text:
+            return parse(text.decode(errors="replace"), cpu_time(pid))
+    return None
+
+
+def _memories(pid: int) -> Iterator[tuple[str, int, int]]:
+    """Where the handler's stacks go, its signal, and the thread that is to get it."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            path = f"/proc/{pid}/fd/{name}"
+            with contextlib.suppress(OSError):
+                found = _MEMORY.fullmatch(os.readlink(path))
+                # a fork has its parent's
+                if found and os.path.isdir(f"/proc/{pid}/task/{found[2]}"):
+                    yield path, int(found[1]), int(found[2])
+
+
+def _catches(pid: int, number: int) -> bool:
+    """Whether a process handles a signal, which would otherwise kill it."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            caught = next(line for line in file if line.startswith("SigCgt:"))
+        return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+    except (OSError, StopIteration, ValueError):
+        return False
+
+
+def _send(pid: int, thread: int, number: int) -> None:
+    import ctypes
+
+    tgkill = getattr(ctypes.CDLL(None, use_errno=True), "tgkill", None)
+    if tgkill is None or tgkill(pid, thread, number):
+        os.kill(pid, signal.Signals(number) if number < signal.SIGRTMIN else number)
+
+
+def parse(text: str, cpu: float | None = None) -> list[dict[str, Any]]:
+    r"""The threads in what `faulthandler` has written, without ours.
+
+    Args:
+        cpu: of the main thread; see `cpu_time`.
+
+    >>> parse('Thread 0x1 (most recent call first):\n  File "a.py", line 3 in f')[0]["frames"]
+    [['f', 'a.py', 3]]
+    """
+    threads: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        thread, frame = _THREAD.match(line), _FRAME.match(line)
+        if thread:
+            threads.append(
+                {
+                    "id": len(threads),
+                    "name": thread["name"] or "",
+                    "main": False,
+                    "frames": [],
+                    "scope": None,
+                    "waits": [],
+                    "cpu": None,
+                }
+            )
+        elif frame and threads:
+            number = int(frame["line"]) if frame["line"].isdigit() else 0
+            threads[-1]["frames"].append([frame["name"], frame["file"], number])
+    if threads:  # the newest comes first
+        threads[-1].update(main=True, cpu=cpu, name="MainThread")
+    mine = [each for each in threads if not _is_ours(each["frames"])]
+    for each in mine:
+        each["frames"] = [frame for frame in each["frames"] if not frame[1].startswith(OURS)]
+    return mine
+
+
+def _is_ours(frames: list[Any]) -> bool:
+    """Whether a thread runs gpuprof's code and nothing else."""
+    inner = [file for _, file, _ in frames if os.path.basename(file) != "threading.py"]
+    return bool(inner) and inner[-1].startswith(OURS)
+
+
+def _last_record(process: Process) -> str:
+    """What is known last of a process, from its ledger."""
+    if process.path is None:
+        return ""
+    try:
+        record = ledger.read(process.path.with_suffix(ledger.SUFFIX))
+    except (OutputError, ImportError):
+        return ""
+    at = time.strftime("%H:%M:%S", time.localtime((record.last + record.offset) / 1e9))
+    calls = sorted(record.open.tolist(), key=lambda call: record.places[call[0]].depth)
+    if not calls:
+        return f"its last record is of {at}"
+    place_number, start = calls[-1]
+    since = time.strftime("%H:%M:%S", time.localtime((start + record.offset) / 1e9))
+    return f"its last record is of {at}: in {record.places[place_number].path} since {since}"

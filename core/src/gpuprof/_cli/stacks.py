@@ -1,0 +1,59 @@
+"""``gpuprof stacks``."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import click
+
+from gpuprof._artifacts import runs
+from gpuprof._cli.settings import examples, output_dir_option
+from gpuprof.errors import ConfigError
+
+
+@click.command(epilog=examples("gpuprof stacks latest --again 0"))
+@click.argument("name", required=False, default=runs.LATEST, metavar="[RUN | PATH]")
+@output_dir_option
+@click.option(
+    "--again",
+    type=click.FloatRange(0),
+    default=5.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Look again after so many seconds, to tell what moves. 0: look once.",
+)
+@click.option("--full", is_flag=True, help="Show whole stacks, of all threads.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(name: str, output_dir: str, again: float, full: bool, as_json: bool) -> None:
+    """Show what every process of a running job does now.
+
+    Asks all processes for the Python stacks of their threads, and merges equal ones. Does not stop
+    the job.
+
+    Without arguments, asks the last run in the output directory. RUN is a run's name, as
+    `gpuprof runs` lists it, or `latest`. PATH is a run's directory.
+    """
+    from gpuprof._artifacts.dumps import ask
+    from gpuprof._report import standstill
+
+    path = name if os.path.isdir(name) or os.sep in name else runs.find(output_dir, name)
+    if name == runs.LATEST:
+        click.echo(f"run: {path}", err=True)
+    known = runs.about(path)
+    if known is None:
+        raise ConfigError([f"{path}: no directory of a run; gpuprof runs lists the runs"])
+    if known.goes_on() is False:
+        raise ConfigError([f"{path}: the run has ended; expected a running job"])
+    now = ask(path)
+    later = []
+    if again:
+        time.sleep(again)
+        later = ask(path)
+    waits: list[str] = []
+    if as_json:
+        click.echo(standstill.as_json(now, later, waits))
+    else:
+        click.echo(standstill.text(now, later, waits, full))
+    if not any(process.answer for process in (later or now)):
+        raise SystemExit(1)

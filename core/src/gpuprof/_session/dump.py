@@ -1,0 +1,327 @@
+"""The stacks of all threads of this process, written when ``gpuprof stacks`` asks for them.
+
+A question is a directory in the run's `.dumps`; each process answers with a file in it. A thread of
+ours does it, so it works while the job's threads wait in C without the global lock. Where a thread
+holds that lock, the asker sends the process a signal. Its handler is `faulthandler`'s: it needs no
+lock, and writes into a file in memory, which the asker reads through `/proc`.
+
+Nothing here has a value of the job's: only names of functions, files and scopes, and lines.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import fcntl
+import os
+import re
+import signal
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from types import CodeType, FrameType
+from typing import Any
+
+from gpuprof_timing.recording import Node, roots, walk
+
+from gpuprof._log import log
+from gpuprof._shim.files import write_json
+from gpuprof._shim.safe import open_directory
+
+VERSION = 1
+POLL = 1.0
+"""Seconds between two looks for a question."""
+MEMORY = "gpuprof-dump"
+"""How the name of the file in memory begins; then come the signal and the thread to send it to."""
+QUESTION = re.compile(r"\d{20}-[0-9a-f]{6}")
+"""The name of a question's directory."""
+_OWN_THREADS = "gpuprof-"
+_MOST_FRAMES, _MOST_THREADS, _MOST_TASKS, _MOST_OPEN = 200, 500, 500, 2_000
+OURS = tuple(
+    os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep
+    for module in (sys.modules["gpuprof"], sys.modules["gpuprof_timing"])
+)
+"""Where gpuprof's own functions are, which no stack has."""
+
+Frames = list[tuple[str, str, int]]
+"""Functions with file and line, the innermost first."""
+
+waits: dict[CodeType, Callable[[FrameType], Mapping[str, Any] | None]] = {}
+"""For a function of an instrument, what the call of it that goes on waits for or does."""
+states: dict[str, Callable[[], Any]] = {}
+"""What instruments know of the process now, by their names."""
+
+
+def directory_of(run_directory: str) -> str:
+    """The directory of a run's questions."""
+    return os.path.join(run_directory, ".dumps")
+
+
+def not_private(status: os.stat_result) -> str | None:
+    """Why a directory is not trusted."""
+    if not stat.S_ISDIR(status.st_mode):
+        return "not a directory, or a link"
+    if status.st_uid != os.geteuid():
+        return f"owned by user {status.st_uid}"
+    if status.st_mode & 0o077:
+        return f"accessible to others (mode {stat.S_IMODE(status.st_mode):04o})"
+    return None
+
+
+class Answerer:
+    """Answers the questions of a run, on a thread.
+
+    Args:
+        run_directory: the run's.
+        file: the name of its answers.
+        about: what each answer says of the process.
+        step: returns the step that runs.
+        clock: of the trees whose open scopes are named, in nanoseconds.
+    """
+
+    def __init__(
+        self,
+        run_directory: str,
+        file: str,
+        about: Mapping[str, Any],
+        step: Callable[[], int | None],
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
+        self._path = directory_of(run_directory)
+        self._file = file
+        self._about = dict(about)
+        self._step = step
+        self._clock = clock
+        self._seen = set(self._questions())
+        self._changed = -1
+        self._pid = os.getpid()
+        self._over = threading.Event()
+        threading.Thread(target=self._run, name=f"{_OWN_THREADS}dump", daemon=True).start()
+
+    def end(self) -> None:
+        """Answer no more."""
+        self._over.set()
+
+    def _run(self) -> None:
+        with suppress(Exception):  # without it only a thread that holds the global lock is missed
+            _register(threading.get_native_id())
+        while not self._over.wait(POLL):
+            try:
+                self.look()
+            except Exception as error:
+                log().info("stacks are not answered: %s: %s", type(error).__name__, error)
+                return
+
+    def look(self) -> None:
+        """Answer the questions that have come."""
+        for name in self._questions():
+            if name in self._seen:
+                continue
+            self._seen.add(name)
+            where = os.path.join(self._path, name)
+            with suppress(OSError):  # the asker has gone
+                if not_private(os.lstat(where)) is None:
+                    write_json(os.path.join(where, self._file), self.answer())
+
+    def answer(self) -> dict[str, Any]:
+        """What this process does now."""
+        return {
+            "version": VERSION,
+            **self._about,
+            "pid": self._pid,
+            "time": time.time(),
+            "step": self._step(),
+            **snapshot(self._clock),
+        }
+
+    def _questions(self) -> list[str]:
+        """The questions that lie in the directory, if it is ours alone."""
+        try:
+            handle = open_directory(self._path)  # not `stat`, which a network file system remembers
+        except OSError:
+            return []
+        try:
+            status = os.fstat(handle)
+            if not_private(status):
+                return []
+            return sorted(name for name in os.listdir(handle) if QUESTION.fullmatch(name))
+        except OSError:
+            return []
+        finally:
+            os.close(handle)
+
+
+def _register(thread: int) -> None:
+    """Let a signal that nobody uses write the stacks, whoever holds the global lock."""
+    number = next(
+        number
+        for number in range(signal.SIGRTMAX - 6, signal.SIGRTMIN + 2, -1)
+        if signal.getsignal(number) is signal.SIG_DFL
+    )
+    memory = os.memfd_create(f"{MEMORY}-{number}-{thread}", os.MFD_CLOEXEC)
+    fcntl.fcntl(memory, fcntl.F_SETFL, os.O_APPEND)  # the asker empties it
+    faulthandler.register(number, file=memory, all_threads=True, chain=False)
+
+
+def snapshot(clock: Callable[[], int]) -> dict[str, Any]:
+    """All threads and tasks of this process, and what instruments know.
+
+    Args:
+        clock: of the trees whose open scopes are named.
+    """
+    now = clock()
+    scopes, ended = _open_scopes(clock, now)
+    frames = sys._current_frames()
+    known = {thread.ident: thread for thread in threading.enumerate()}
+    main = threading.main_thread().ident
+    threads = []
+    for ident, frame in list(frames.items())[:_MOST_THREADS]:
+        thread = known.get(ident)
+        if thread is not None and thread.name.startswith(_OWN_THREADS):
+            continue
+        native = thread.native_id if thread is not None else None
+        threads.append(
+            {
+                "id": ident,
+                "name": thread.name if thread is not None else "",
+                "main": ident == main,
+                "frames": _frames(frame),
+                "scope": scopes.get(ident),
+                "waits": _waits(frame),
+                "cpu": cpu_time(native),
+            }
+        )
+    tasks = [
+        {"name": task.get_name(), "frames": stack, "scope": scopes.get((None, id(task)))}
+        for task, stack in _tasks(frames)
+    ]
+    return {"threads": threads, "tasks": tasks, "ended": ended, **_states()}
+
+
+def _frames(innermost: FrameType | None) -> Frames:
+    stack: Frames = []
+    frame = innermost
+    while frame is not None and len(stack) < _MOST_FRAMES:
+        code = frame.f_code
+        if not code.co_filename.startswith(OURS):
+            stack.append((_name(code), code.co_filename, frame.f_lineno or 0))
+        frame = frame.f_back
+    return stack
+
+
+def _name(code: CodeType) -> str:
+    return getattr(code, "co_qualname", code.co_name)
+
+
+def _waits(innermost: FrameType | None) -> list[Mapping[str, Any]]:
+    """What the calls of instruments on a stack wait for or do, the innermost first."""
+    found: list[Mapping[str, Any]] = []
+    frame = innermost
+    while frame is not None:
+        tell = waits.get(frame.f_code)
+        if tell is not None:
+            with suppress(Exception):  # a library of another release: say less
+                what = tell(frame)
+                if what is not None:
+                    found.append(what)
+        frame = frame.f_back
+    return found
+
+
+def _states() -> dict[str, Any]:
+    found = {}
+    for name, tell in list(states.items()):
+        with suppress(Exception):
+            found[name] = tell()
+    return found
+
+
+def _open_scopes(clock: Callable[[], int], now: int) -> tuple[dict[Any, dict[str, Any]], int]:
+    """The innermost open scope of each thread and task, and how many scopes have ended.
+
+    The key of a task is ``None`` and its id.
+    """
+    found: dict[Any, dict[str, Any]] = {}
+    depths: dict[Any, int] = {}
+    ended = visited = 0
+    for root in roots(clock):
+        for node in walk(root):
+            visited += 1
+            if visited > _MOST_OPEN * 10:
+                break
+            ended += node.count
+            scope: Any = node.latest
+            started = scope.started if scope is not None and scope.node is node else None
+            track = getattr(scope, "track", None)
+            if started is None or track is None:
+                continue
+            track = (None, track[1]) if isinstance(track, tuple) else track
+            if node.depth > depths.get(track, 0):
+                depths[track] = node.depth
+                found[track] = {
+                    "path": _path(node),
+                    "seconds": round((now - started) / 1e9, 3),
+                    "waits_for": node.waits_for,
+                }
+    return found, ended
+
+
+def _path(node: Node) -> str:
+    keys = []
+    place: Node | None = node
+    while place is not None and place.parent is not None:
+        keys.append(str(place.key))
+        place = place.parent
+    return "/".join(reversed(keys))
+
+
+def cpu_time(thread: int | None) -> float | None:
+    """For how many seconds a thread has run, or was ready to: others may have its core."""
+    try:
+        with open(f"/proc/{thread}/schedstat") as file:
+            ran, ready = file.read().split()[:2]
+        return (int(ran) + int(ready)) / 1e9
+    except (OSError, ValueError):  # some kernels have no such file
+        return None
+
+
+def _tasks(frames: Mapping[int, FrameType]) -> Iterator[tuple[Any, Frames]]:
+    """The tasks of all event loops that are suspended now, with their stacks."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return
+    count = 0
+    for task in _all_tasks(asyncio):
+        with suppress(Exception):
+            if task.done():
+                continue
+            stack: Frames = []
+            awaited = task.get_coro()
+            while awaited is not None and len(stack) < _MOST_FRAMES:
+                frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
+                if frame is not None:
+                    code = frame.f_code
+                    if not code.co_filename.startswith(OURS):
+                        stack.append((_name(code), code.co_filename, frame.f_lineno or 0))
+                awaited = getattr(awaited, "cr_await", None) or getattr(
+                    awaited, "gi_yieldfrom", None
+                )
+            if stack:
+                count += 1
+                yield task, stack[::-1]
+        if count >= _MOST_TASKS:
+            return
+
+
+def _all_tasks(asyncio: Any) -> list[Any]:
+    tasks = asyncio.tasks
+    # the first from Python 3.12 on
+    known: Any = getattr(tasks, "_scheduled_tasks", None) or getattr(tasks, "_all_tasks", ())
+    for _ in range(100):  # another thread may make a task meanwhile
+        try:
+            return list(known)
+        except RuntimeError:
+            continue
+    return []

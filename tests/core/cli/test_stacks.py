@@ -1,0 +1,109 @@
+"""`gpuprof stacks`: what real processes do that do not move."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from gpuprof._cli import main
+from support.launched import GPUPROF, started
+from support.waiting import wait_until
+
+PROGRAM = """
+import itertools, queue, sys, threading
+import gpuprof
+
+def next_batch(batches):
+    with gpuprof.timer("data"):
+        return batches.get()  # queue
+
+def endless_in_c():
+    return sum(itertools.repeat(0))  # c
+
+def endless():
+    while True: pass  # python
+
+def twice():
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()  # lock
+
+with gpuprof.step(0):
+    print("ready", flush=True)
+    {"queue": lambda: next_batch(queue.Queue()), "c": endless_in_c, "python": endless,
+     "lock": twice}[sys.argv[1]]()
+"""
+
+
+@contextmanager
+def stuck(directory: Path, how: str) -> Iterator[tuple[Path, int]]:
+    """The run of a process that does not go on, and its process id."""
+    (directory / "train.py").write_text(PROGRAM)
+    with started(directory, [*GPUPROF, "--", sys.executable, "train.py", how]) as (process, _):
+        (run,) = directory.glob("gpuprof-output/*")
+        wait_until(lambda: list(run.glob("*/Worker-0.start-1.json")), "the session has its file")
+        try:
+            yield run, process.pid
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def stacks(run: Path, *more: str) -> dict[str, Any]:
+    done = CliRunner().invoke(main, ["stacks", str(run), "--again", "0.5", "--json", *more])
+    assert not done.exception, done.output
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("how", "function", "state"),
+    [
+        ("queue", ["queue.get", "next_batch"], "waits"),
+        ("c", ["endless_in_c"], "busy"),
+        ("python", ["endless"], "busy"),
+        ("lock", ["twice"], "waits"),
+    ],
+)
+def test_what_does_not_move_is_named(
+    tmp_path: Path, how: str, function: list[str], state: str
+) -> None:
+    """The function that a rank is in, also where C code holds Python's lock."""
+    (line,) = [
+        number for number, text in enumerate(PROGRAM.splitlines(), 1) if text.endswith(f"# {how}")
+    ]
+    with stuck(tmp_path, how) as (run, _):
+        (found,) = [each for each in stacks(run)["stacks"] if not each["thread"]]
+    assert function == found["functions"][: len(function)]
+    assert (state, f"train.py:{line}") == (found["state"], found["location"])
+
+
+def test_a_stopped_process_is_named(tmp_path: Path) -> None:
+    """It cannot answer, so the kernel does."""
+    with stuck(tmp_path, "lock") as (run, pid):
+        os.kill(pid, signal.SIGSTOP)
+        done = CliRunner().invoke(main, ["stacks", str(run), "--again", "0"])
+    assert (1, True) == (done.exit_code, f"Worker-0 (process {pid} on" in done.output)
+    assert "is stopped, by SIGSTOP or a debugger" in done.output
+
+
+def test_the_question_is_left_in_no_run(tmp_path: Path) -> None:
+    """A run that has answered has no more files than before."""
+    with stuck(tmp_path, "lock") as (run, _):
+        stacks(run)
+        assert [] == os.listdir(run / ".dumps")
+
+
+def test_a_directory_of_others_is_refused(tmp_path: Path) -> None:
+    """Nobody else can ask, or read the answers."""
+    with stuck(tmp_path, "lock") as (run, _):
+        (run / ".dumps").mkdir(0o755)
+        done = CliRunner().invoke(main, ["stacks", str(run)])
+    assert (2, True) == (done.exit_code, "accessible to others (mode 0755)" in done.output)
