@@ -21,6 +21,11 @@ def loader_of_rank_1(random: np.random.Generator, rank: int, step: int) -> float
     return float(random.normal(30 if rank == 1 else 5, 0.5))
 
 
+def long_backward(random: np.random.Generator, *_: int) -> float:
+    """Milliseconds of a backward that takes longer than the loaders differ."""
+    return float(random.normal(60, 2))
+
+
 def ddp(
     directory: Path,
     load: Numbers = loader_of_rank_1,
@@ -30,15 +35,21 @@ def ddp(
     ranks: int = 4,
     sets: int = 1,
     leaves: Callable[[int], float] = lambda _: 0.0,
+    late: float = 0.1,
+    group: bool = False,
 ) -> Path:
     """Ranks that mark their own steps, and meet at the end of `backward` if `meets`.
 
     Args:
         sets: how many parts of the ranks meet, each for itself.
         leaves: how many milliseconds a rank goes on after they have met.
+        late: by how many milliseconds the machine lets a rank go on after that, in the mean.
+        group: whether the ranks have noted that they are one process group.
     """
     random = np.random.default_rng(1)
     ledgers = [SimulatedLedger(f"Worker-{rank}") for rank in range(ranks)]
+    for rank, ledger in enumerate(ledgers if group else []):
+        ledger.event("process group", 0, name="default_pg", rank=rank, ranks=[(0, 1, ranks)])
     now = [0.0] * ranks
     for step in range(30):
         begins = list(now)
@@ -50,10 +61,12 @@ def ddp(
             left = float(random.normal(8, 0.2))
             for rank, ledger in enumerate(ledgers):
                 end = max(ready[rank % sets :: sets]) + left + leaves(rank)
-                out = end + float(random.normal(0.1, 0.02)) if meets and last else done[rank]
+                out = end + float(random.exponential(late)) if meets and last else done[rank]
                 ledger.span("load", int(now[rank] * MS), int(ready[rank] * MS))
                 ledger.span("backward", int(ready[rank] * MS), int(out * MS))
                 now[rank] = out
+        if group and not meets:  # after backward
+            now = [max(now)] * ranks
         for rank, ledger in enumerate(ledgers):
             ledger.step(step, int(begins[rank] * MS), int(now[rank] * MS))
     return write_run(directory, ledgers)
@@ -67,6 +80,19 @@ def test_a_rank_that_waits_in_backward_is_not_accused(tmp_path: Path) -> None:
     assert ["Worker-1"] == [finding.worker for finding in answer.findings]
     assert "load" == answer.findings[0].scope
     assert bounds(answer).startswith("Worker-1")
+
+
+def test_a_process_group_on_a_busy_machine_is_recognised(tmp_path: Path) -> None:
+    """Its ranks end as far apart as the machine lets them, but never before the last begins."""
+    run = reading.read(ddp(tmp_path, late=2.5, group=True))
+    assert [Collective("Worker", "backward")] == run.recognised
+    assert [("Worker-1", "load")] == [(each.worker, each.scope) for each in explain(run).findings]
+
+
+def test_a_process_group_that_meets_elsewhere_is_not_recognised(tmp_path: Path) -> None:
+    """Nobody ends before the last begins, but whoever begins earlier takes no longer."""
+    run = reading.read(ddp(tmp_path, meets=False, backward=long_backward, group=True))
+    assert [] == run.recognised
 
 
 def test_ranks_that_meet_in_parts_are_not_accused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuprof._analysis.roles import process_groups
+from gpuprof._analysis.roles import are_one_group, process_groups
 from gpuprof._analysis.run import WAIT, Collective, Place, Process, Run
 from gpuprof._analysis.waits import BARRIER
 from gpuprof._artifacts import ledger as ledgers
@@ -38,6 +38,10 @@ _TELLING = 0.05
 anything."""
 _EXACT = 0.05
 """Share of the difference of the beginnings up to which equal ends are no chance."""
+_ONE_GROUP_SLOPE = 0.5
+"""The same of ranks in one process group: these are known to communicate."""
+_AFTER = 0.95
+"""Share of their calls in which no rank ends before the last one begins."""
 _FOLLOWS = 0.5
 """How much later the calls have to end for each second that the last one begins later: 1 where they
 wait for it, 0 where somebody else ends their wait."""
@@ -78,10 +82,12 @@ def _meetings(run: Run, members: Sequence[Process], place: int) -> list[_Meeting
     """The ranks that wait for each other in a place: all together, or some with some."""
 
     def those(of: Sequence[Process]) -> _Meeting:
-        return of, [call for call in _aligned(run, of, place) if call.meets(run)]
+        one_group = are_one_group(of)
+        return of, [call for call in _aligned(run, of, place) if call.meets(run, one_group)]
 
     calls = _aligned(run, members, place)
-    meet = [call for call in calls if call.meets(run)]
+    one_group = are_one_group(members)
+    meet = [call for call in calls if call.meets(run, one_group)]
     if meet:
         return [(members, meet)]
     found = []
@@ -138,8 +144,8 @@ class _Calls:
     starts: Integers
     ends: Integers
 
-    def meets(self, run: Run) -> bool:
-        """Whether the ranks wait for each other in it."""
+    def meets(self, run: Run, one_group: bool) -> bool:
+        """Whether the ranks, maybe of one process group, wait for each other in it."""
         usual = np.isin(self.steps, run.usual)
         if usual.sum() < _LEAST_STEPS:
             return False
@@ -148,7 +154,7 @@ class _Calls:
         length = float(np.median([step.duration for step in steps]))
         apart = float(np.median(np.ptp(starts, axis=1)))
         together = float(np.median(np.ptp(ends, axis=1)))
-        if apart < _APART * length or together > _TOGETHER * apart:
+        if apart < _APART * length:
             return False
         origin = np.array([[step.start] for step in steps], np.int64)
         began, took = (starts - origin).astype(float), (ends - starts).astype(float)
@@ -157,6 +163,13 @@ class _Calls:
         of_steps = _centred(last, 0), _centred(end, 0), _FOLLOWS
         # where little varies, a slope is that of noise
         little = max(2 * together, _TELLING * apart)
+        if one_group and (ends.min(axis=1) >= starts.max(axis=1)).mean() >= _AFTER:
+            # however far apart a busy machine lets them end
+            return _slope(-_centred(began, 1), _centred(took, 1)) >= _ONE_GROUP_SLOPE and (
+                of_steps[0].std() <= little or _slope(*of_steps[:2]) >= _FOLLOWS
+            )
+        if together > _TOGETHER * apart:
+            return False
         slopes = [each for each in (of_ranks, of_steps) if each[0].std() > little]
         exact = together <= _EXACT * apart
         return (exact or len(slopes) == 2) and all(

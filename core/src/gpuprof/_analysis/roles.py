@@ -5,7 +5,7 @@ The record tells it by the process groups of torch.distributed, or by who meets 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -24,7 +24,21 @@ _Kind = tuple[str, int, int]
 
 
 def process_groups(members: Sequence[Process]) -> dict[_Kind, list[tuple[int, ...]]]:
-    """The process groups among some processes: their positions in `Run.processes`, in order."""
+    """The process groups of some of these processes: positions in `Run.processes`, in order."""
+    groups: dict[_Kind, list[tuple[int, ...]]] = {}
+    for kind, numbers in _noted(members):
+        if len(numbers) < len(members):
+            groups.setdefault(kind, []).append(numbers)
+    return groups
+
+
+def are_one_group(members: Sequence[Process]) -> bool:
+    """Whether a process group holds all of these processes."""
+    return any(set(numbers) == {p.number for p in members} for _, numbers in _noted(members))
+
+
+def _noted(members: Sequence[Process]) -> Iterator[tuple[_Kind, tuple[int, ...]]]:
+    """Each process group that the processes have noted, with those of them that are in it."""
     by_rank: dict[int, int] = {}
     noted: dict[str, list[range]] = {}
     names: dict[str, str] = {}
@@ -35,13 +49,10 @@ def process_groups(members: Sequence[Process]) -> dict[_Kind, list[tuple[int, ..
                     by_rank[rank] = process.number
                 noted[repr(ranks)] = ranks
                 names[repr(ranks)] = str(event.get("name"))
-    found: dict[_Kind, list[tuple[int, ...]]] = {}
     for key, ranks in noted.items():
         there = [by_rank[rank] for each in ranks for rank in each if rank in by_rank]
-        if 1 < len(there) < len(members):
-            kind = names[key], len(there), ranks[0].step
-            found.setdefault(kind, []).append(tuple(there))
-    return found
+        if len(there) > 1:
+            yield (names[key], len(there), ranks[0].step), tuple(there)
 
 
 def _ranges(stretches: Any) -> list[range]:
