@@ -24,7 +24,7 @@ import numpy as np
 from click.testing import CliRunner
 from gpuprof._artifacts import ledger as reader
 from gpuprof._cli import main
-from gpuprof._session import ledger as written
+from gpuprof._session.blocks import BLOCK, header_line
 from gpuprof.backend import loading
 from support import page_run
 from support.fuzzing import Hang, within
@@ -88,8 +88,8 @@ def parse(content: bytes) -> Content:
     del header["checksum"]
     blocks = []
     while rest:
-        kind, size, _ = written.BLOCK.unpack_from(rest)
-        begin = written.BLOCK.size
+        kind, size, _ = BLOCK.unpack_from(rest)
+        begin = BLOCK.size
         blocks.append((kind.decode(), rest[begin : begin + size]))
         rest = rest[begin + size :]
     return header, blocks
@@ -97,10 +97,10 @@ def parse(content: bytes) -> Content:
 
 def unparse(header: dict[str, Any], blocks: list[Block]) -> bytes:
     """A ledger of these."""
-    parts = [written.header_line(header)]
+    parts = [header_line(header)]
     for kind, content in blocks:
         checksum = zlib.crc32(content, zlib.crc32(kind.encode()))
-        parts += [written.BLOCK.pack(kind.encode(), len(content), checksum), content]
+        parts += [BLOCK.pack(kind.encode(), len(content), checksum), content]
     return b"".join(parts)
 
 

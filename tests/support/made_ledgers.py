@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuprof._session import ledger as written
+from gpuprof._session.blocks import BLOCK, header_line
 from gpuprof._session.ledger import Header
 
 BEGAN = 1_795_000_000_000_000_000
@@ -58,7 +59,7 @@ class MadeLedger:
             **more,
         }
         assert header.keys() == Header.__annotations__.keys()
-        self.content = written.header_line(header)
+        self.content = header_line(header)
         self._places: dict[tuple[str, ...], int] = {(): 0}
         self._tracks = 0
 
@@ -147,5 +148,5 @@ class MadeLedger:
 
     def _add(self, kind: str, content: bytes) -> None:
         checksum = zlib.crc32(content, zlib.crc32(kind.encode()))
-        self.content += written.BLOCK.pack(kind.encode(), len(content), checksum)
+        self.content += BLOCK.pack(kind.encode(), len(content), checksum)
         self.content += content

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from gpuprof._artifacts import ledger as reader
 from gpuprof._artifacts.ledger import Ledger, align, clock_notes, ledgers, read
-from gpuprof._session.ledger import LedgerWriter, header_line, make_header
+from gpuprof._session.blocks import header_line
+from gpuprof._session.ledger import LedgerWriter, make_header
 from gpuprof.errors import OutputError
 from gpuprof_timing import Timing
 from hypothesis import given

@@ -189,6 +189,43 @@ def task_track() -> int | tuple[int, int]:
     return get_ident() if task is None else (get_ident(), id(task))
 
 
+def open_nodes(clock: Callable[[], int]) -> dict[int, Node]:
+    """The node of the innermost open scope of each thread, by the thread's id.
+
+    Of the trees that have this clock. Scopes of asyncio's tasks are in no thread's.
+    """
+    found: dict[int, tuple[int, Node]] = {}
+    for recording in list(recordings):
+        if recording.clock is not clock:
+            continue
+        for reference in recording.moving.valuerefs():
+            cursor = reference()
+            thread = cursor and cursor.track
+            if thread is None:
+                continue
+            scope = cursor.scope
+            while scope.node is None:
+                scope = scope.parent
+            node = scope.node
+            if node is None or node.parent is None:  # it has just ended; or none is open
+                continue
+            started = scope.started or 0
+            if thread not in found or found[thread][0] < started:
+                found[thread] = started, node
+    return {thread: node for thread, (_, node) in found.items()}
+
+
+def task_tracks() -> dict[int, tuple[int, int]]:
+    """The tracks of asyncio's tasks that run now, by their threads' ids."""
+    tasks = getattr(sys.modules.get("asyncio.tasks"), "_current_tasks", {})
+    found = {}
+    for loop, task in list(tasks.items()):
+        thread = getattr(loop, "_thread_id", None)
+        if thread is not None:
+            found[thread] = thread, id(task)
+    return found
+
+
 def room_of(recorded: Callable[[], int], node: Node) -> int | None:
     """The room of a node of a tree with the clock `recorded`."""
     if recorded is not clock or node.depth >= depth:

@@ -8,7 +8,17 @@ from gpuprof_timing._compiled import PURE_VARIABLE
 from gpuprof_timing._node import Node, integer, walk
 from gpuprof_timing._parts import Parts
 from gpuprof_timing._reading import DeviceReading
-from gpuprof_timing._spans import ROLES, Folded, Linked, SpanLog, Track, roots, task_track
+from gpuprof_timing._spans import (
+    ROLES,
+    Folded,
+    Linked,
+    SpanLog,
+    Track,
+    open_nodes,
+    roots,
+    task_track,
+    task_tracks,
+)
 from gpuprof_timing._timing import TIMING_VARIABLE
 
 __all__ = [
@@ -24,7 +34,9 @@ __all__ = [
     "Track",
     "at_interpreter_end",
     "integer",
+    "open_nodes",
     "roots",
     "task_track",
+    "task_tracks",
     "walk",
 ]

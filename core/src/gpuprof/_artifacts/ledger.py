@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import attrs
 
 from gpuprof._session import ledger as written
+from gpuprof._session.blocks import BLOCK
 from gpuprof._shim.safe import UnsafeFile, open_regular, parse_json
 from gpuprof.errors import OutputError
 
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
 SUFFIX = ".ledger"
 _LARGEST_LINE = 65536
 _LARGEST_BLOCK = 64 * 2**20
-_MOST = 2**59
+MOST = 2**59
 """Nanoseconds of a monotonic clock, and by which clocks differ: 18 years. Of all times that a
 reader computes from such, the difference of any two has 64 bits."""
 _LATEST = 2**62
 """Nanoseconds since the epoch: in the year 2116."""
 _RANGES = {
-    **dict.fromkeys(("start", "end", "time", "monotonic"), (-_MOST, _MOST)),
-    **dict.fromkeys(("count", "busy", "bytes", "ran", "ready"), (0, _MOST)),
+    **dict.fromkeys(("start", "end", "time", "monotonic"), (-MOST, MOST)),
+    **dict.fromkeys(("count", "busy", "bytes", "ran", "ready"), (0, MOST)),
     "wall": (0, _LATEST),
 }
 """What numbers of a row can be."""
@@ -160,6 +161,7 @@ class Ledger:
             epoch on the driver's node, or on the first node where there is no driver.
         bound: how wrong the result may be compared with other processes, in nanoseconds: each of
             two may be off by its own. ``None``: unknown.
+        line: how its clock drifts; ``None`` if it does not.
     """
 
     path: Path
@@ -181,6 +183,7 @@ class Ledger:
     damaged: int = 0
     offset: int = 0
     bound: int | None = None
+    line: _Line | None = None
 
     @property
     def name(self) -> str:
@@ -256,10 +259,9 @@ def read(path: Path) -> Ledger:
     try:
         with open(open_regular(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            end = _first_hole(file.fileno(), size)
-            header = _header(path, file.readline(_LARGEST_LINE))
+            header, blocks = blocks_of(path, file)
             good = file.tell()
-            for kind, content in _blocks(file, end):
+            for kind, content in blocks:
                 good = file.tell()
                 if kind in _DTYPES:
                     rows = np.frombuffer(content, np.dtype(_DTYPES[kind]))
@@ -269,14 +271,14 @@ def read(path: Path) -> Ledger:
                     else:
                         parts[kind].append(rows)
                 elif kind == "plac":
-                    _add_places(places, _entries(content, _PLACE))
+                    _add_places(places, entries(content, _PLACE))
                 elif kind == "trak":
                     tracks += [
                         Track(each["name"], each["thread"], each["native"], each["task"])
-                        for each in _entries(content, _TRACK)
+                        for each in entries(content, _TRACK)
                     ]
                 elif kind == "evnt":
-                    events += _entries(content, _EVENT)
+                    events += entries(content, _EVENT)
     except (OSError, UnsafeFile) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise OutputError(f"{path}: ignored: {reason}") from None
@@ -317,6 +319,17 @@ def read(path: Path) -> Ledger:
     return made
 
 
+def blocks_of(path: Path, file: BinaryIO) -> tuple[written.Header, Iterator[tuple[str, bytes]]]:
+    """The header of an open file, and its whole blocks with their kinds.
+
+    Raises:
+        OutputError: it is no such file, or of another version.
+        OSError: it cannot be read.
+    """
+    end = _first_hole(file.fileno(), os.fstat(file.fileno()).st_size)
+    return _header(path, file.readline(_LARGEST_LINE)), _blocks(file, end)
+
+
 def _header(path: Path, line: bytes) -> written.Header:
     try:
         header = parse_json(line)
@@ -332,12 +345,17 @@ def _header(path: Path, line: bytes) -> written.Header:
     checksum = header.pop("checksum", None)
     if checksum != zlib.crc32(json.dumps(header).encode()) or not _fits(header, _HEADER):
         raise OutputError(f"{path}: ignored: damaged: its first line is not what was written")
-    if abs(header["monotonic"]) >= _MOST or not 0 <= header["wall"] < _LATEST:
+    if abs(header["monotonic"]) >= MOST or not 0 <= header["wall"] < _LATEST:
         raise OutputError(f"{path}: ignored: damaged: it began at a time that no clock shows")
     return header  # type: ignore[return-value, unused-ignore]
 
 
-def _entries(content: bytes, keys: Mapping[str, tuple[type, ...]]) -> list[dict[str, Any]]:
+def entries(content: bytes, keys: Mapping[str, tuple[type, ...]]) -> list[dict[str, Any]]:
+    """A block of JSON, whose entries have these keys and types.
+
+    Raises:
+        ValueError: it is something else.
+    """
     found = parse_json(content)
     if not isinstance(found, list) or not all(
         isinstance(each, dict) and _fits(each, keys) for each in found
@@ -349,7 +367,7 @@ def _entries(content: bytes, keys: Mapping[str, tuple[type, ...]]) -> list[dict[
 def _fits(data: Mapping[str, object], keys: Mapping[str, tuple[type, ...]]) -> bool:
     return all(
         type(value := data.get(key)) in types
-        and (not isinstance(value, int) or abs(value) < (_MOST if key in _TIMES else 2**63))
+        and (not isinstance(value, int) or abs(value) < (MOST if key in _TIMES else 2**63))
         for key, types in keys.items()
     )
 
@@ -367,10 +385,10 @@ def _first_hole(file: int, size: int) -> int:
         os.lseek(file, 0, os.SEEK_SET)
 
 
-def _blocks(file: Any, end: int) -> Iterator[tuple[str, bytes]]:
+def _blocks(file: BinaryIO, end: int) -> Iterator[tuple[str, bytes]]:
     """The whole blocks before `end`; the first damaged one ends them."""
-    while len(front := file.read(written.BLOCK.size)) == written.BLOCK.size:
-        kind, size, checksum = written.BLOCK.unpack(front)
+    while len(front := file.read(BLOCK.size)) == BLOCK.size:
+        kind, size, checksum = BLOCK.unpack(front)
         if size > _LARGEST_BLOCK or file.tell() + size > end:
             return
         content = file.read(size)
@@ -453,6 +471,7 @@ def align(found: Sequence[Ledger]) -> None:
         for each in those:
             each.bound = line.bound(each.first, each.last)
             each.offset = epoch + line.offset
+            each.line = line
             _straighten(each, line)
 
 
@@ -529,7 +548,7 @@ class _Line:
             for earlier, later in pairwise(points)
             if earlier.at <= last and later.at >= first
         ]
-        return min(_MOST, math.ceil(max(found)))
+        return min(MOST, math.ceil(max(found)))
 
 
 def _best(points: Sequence[_Measured]) -> list[_Measured]:

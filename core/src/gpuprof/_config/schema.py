@@ -37,6 +37,9 @@ _NAME = r"[^\W\d]\w*"
 _STEP_AT = re.compile(rf"{_NAME}(\.{_NAME})*:{_NAME}(\.{_NAME})*|{_NAME}\.{_NAME}")
 
 
+MOST_SAMPLES = 1_000
+USUAL_SAMPLES = 20.0
+"""Of stacks, a second. docs/performance.md has what more and fewer cost."""
 MOST_WAITS = 200
 """Entries of the key `waits`: `gpuprof explain` holds each name of a scope against them."""
 
@@ -175,6 +178,12 @@ class Config:
         "bytes_per_step: limit for one process and step; total: for all processes on a node.",
         default=Ledgers(),
     )
+    sampling: float | None = option(
+        "Samples a second of what all threads of each process run, for gpuprof explain and "
+        "gpuprof report --stacks. Needs the ledger. 0: none. null: 20 with backend: none, which "
+        "takes at most 0.3 % of a core; none with a profiler.",
+        default=None,
+    )
     waits: dict[str, str | None] = option(
         "Scopes that wait, for gpuprof explain: names or wildcards, and for whom: a worker group, "
         "barrier (all ranks of the own group), data, or * (not known). null: they work. Wins over "
@@ -238,6 +247,16 @@ class Config:
             for key in ("output_dir", "staging_dir")
             if getattr(self, key) is not None and not getattr(self, key).strip()
         ]
+        if self.sampling is not None and not 0 <= self.sampling <= MOST_SAMPLES:
+            problems.append(
+                f"sampling: {self.sampling:g} is not valid; expected 0 to {MOST_SAMPLES} samples a "
+                "second"
+            )
+        elif self.sampling and not self.ledger.enabled:
+            problems.append(
+                f"sampling: {self.sampling:g}: not valid with ledger: false, which the samples "
+                "refer to; remove one of the two"
+            )
         if len(self.waits) > MOST_WAITS:
             problems.append(f"waits: {too_many_waits(self.waits)}")
         if self.instruments and not self.ledger.enabled:
@@ -276,6 +295,13 @@ class Config:
         if self.instruments is not None or not self.ledger.enabled:
             return self
         return attrs.evolve(self, instruments=Instruments(INSTRUMENTS))
+
+    @property
+    def sampling_rate(self) -> float:
+        """Samples of stacks a second; 0 for none."""
+        if self.sampling is None:
+            return USUAL_SAMPLES if self.backend == "none" else 0.0
+        return self.sampling
 
     @property
     def working_dir(self) -> str:

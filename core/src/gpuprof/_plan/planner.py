@@ -446,8 +446,12 @@ def _selection_notes(config: Config, group: str, selection: Selection) -> Iterat
 
 
 def ledger_limits(config: Config) -> LedgerLimits:
-    """How much a ledger may take."""
-    return {"bytes_per_step": config.ledger.bytes_per_step, "total": config.ledger.total}
+    """How much a ledger may take, and what is sampled beside it."""
+    return {
+        "bytes_per_step": config.ledger.bytes_per_step,
+        "total": config.ledger.total,
+        "sampling": config.sampling_rate,
+    }
 
 
 def common_tool(tools: Sequence[Tool]) -> Tool:

@@ -14,25 +14,22 @@ import struct
 import threading
 import time
 import weakref
-import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from errno import ENOENT
 from typing import Any, TypedDict
 
 from gpuprof_timing.recording import ROLES, Folded, Linked, Node, SpanLog, Track, roots, walk
 
 from gpuprof._log import log
+from gpuprof._session.blocks import BlockFile
 from gpuprof._session.collector import Collections
+from gpuprof._session.stacks import SUFFIX, Sampler
 from gpuprof._shim.processes import process_start
 from gpuprof._shim.row import LedgerLimits
-from gpuprof._shim.safe import create
 
 FORMAT = "gpuprof-ledger"
 VERSION = 1
 
-BLOCK = struct.Struct("<4sII")
-"""In front of each block: its kind, how many bytes follow, and the CRC-32 of kind and bytes."""
 SPAN = struct.Struct("<IIqq")
 """A call: place, track, start, end."""
 FOLD = struct.Struct("<IIqqqq")
@@ -151,8 +148,7 @@ class LedgerWriter:
         wall: Callable[[], int] = time.time_ns,
         make_directory: Callable[[], object] = int,
     ) -> None:
-        self._make_directory = make_directory
-        self.path = path
+        self._file = BlockFile(path, header, make_directory)
         self._header = header
         self._budget = budget
         self._on_fault = on_fault
@@ -164,7 +160,8 @@ class LedgerWriter:
         self.begin_step: Callable[[int], object] = self._spans.mark
         self.end_step: Callable[[int], object] = self._spans.note
         self.sent: Callable[[int, bytes, tuple[bytes, ...]], object] = self._spans.note_sent
-        self._file: int | None = None
+        rate = budget.get("sampling", 0.0)
+        self._sampler = Sampler(rate, clock, on_fault) if rate else None
         self._over = False
         self._lock = threading.Lock()  # the end may come on another thread than the drains
         self._events: list[dict[str, Any]] = []
@@ -178,7 +175,6 @@ class LedgerWriter:
         self._new_tracks: list[dict[str, Any]] = []
         self._links: list[bytes] = []
         self._sizes: list[tuple[Node, int, int]] = []
-        self._blocks: list[bytes] = []
         self._deepest = 0
         self._thinned = 0
         self._spent = False
@@ -204,6 +200,13 @@ class LedgerWriter:
         self._note_main_thread()
         if not timed:
             self.event("untimed")
+        elif self._sampler is not None:
+            self._sampler.begin()
+
+    @property
+    def path(self) -> str:
+        """Of the file."""
+        return self._file.path
 
     @property
     def recording(self) -> bool:
@@ -247,12 +250,15 @@ class LedgerWriter:
             except Exception as error:
                 self._give_up(error)
             self._over = True
-            if self._file is not None:
-                os.close(self._file)
+            self._file.close()
+            if self._sampler is not None:
+                self._sampler.close()
 
     def _stop(self) -> None:
         self._spans.end()
         self._collections.end()
+        if self._sampler is not None:
+            self._sampler.end()
 
     def _give_up(self, error: Exception) -> None:
         self._over = True
@@ -275,35 +281,42 @@ class LedgerWriter:
         opened = self._still_open()
         events = self._drained_events()
         sent, sizes = b"".join(map(self._packed_sent, taken.sent)), self._packed_sizes()
-        if not (spans or folds or steps or events or opened or sent) and self._file is None:
+        if not (spans or folds or steps or events or opened or sent) and not self._file.exists:
             return
         collections, lost = self._collections.take()
         if lost:
             self.event("lost", collections=lost)
-        self._add_json("plac", self._new_places)
-        self._add_json("trak", self._new_tracks)
+        if self._sampler is not None:  # what it refers to is written before
+            self._sampler.pack(self._place_of, lambda track: self._track_of(track) // _TRACK)
+        self._file.add_json("plac", self._new_places)
+        self._file.add_json("trak", self._new_tracks)
         for kind, packed in (("span", [spans]), ("fold", folds)):
-            self._add(kind, b"".join(packed))
+            self._file.add(kind, b"".join(packed))
         for kind, packed in (("link", self._links), ("step", steps)):
-            self._add(kind, b"".join(packed))
-        self._add("coll", b"".join(COLLECTION.pack(*each) for each in collections))
-        self._add("sent", sent)
-        self._add("size", sizes)
+            self._file.add(kind, b"".join(packed))
+        self._file.add("coll", b"".join(COLLECTION.pack(*each) for each in collections))
+        self._file.add("sent", sent)
+        self._file.add("size", sizes)
         self._new_places, self._new_tracks, self._links = [], [], []
         if opened is not None:
-            self._add("open", b"".join(OPEN.pack(*each) for each in sorted(opened)), empty=True)
+            self._file.add(
+                "open", b"".join(OPEN.pack(*each) for each in sorted(opened)), empty=True
+            )
         self.steps_known = self.steps_known or bool(steps)
         calls = 0 if self.steps_known else [node.depth for node in taken.nodes].count(1)
-        self._thin(sum(map(len, self._blocks)), len(steps), calls)
-        self._add_json("evnt", [*events, *self._drained_events()])
+        self._thin(self._file.waiting, len(steps), calls)
+        self._file.add_json("evnt", [*events, *self._drained_events()])
         if self._clock() >= self._next_clock:
             self._next_clock = self._clock() + int(CLOCK_INTERVAL * 1e9)
-            self._add("clck", self._both_clocks())
-        if self._blocks:
+            self._file.add("clck", self._both_clocks())
+        if self._file.waiting:
             self._note_main_thread()
-            self._add("main", b"".join(self._main))
+            self._file.add("main", b"".join(self._main))
             self._main = []
-        self._write()
+        self._file.write()
+        self._unwritten_names = 0
+        if self._sampler is not None:
+            self._sampler.write(self.path.removesuffix(".ledger") + SUFFIX, self._header)
 
     def _pack(self, fold: Folded) -> bytes:
         place = self._place_of(fold.node)
@@ -441,6 +454,8 @@ class LedgerWriter:
         elif not self._spent and self._total() > self._budget["total"]:
             self._spent = True
             self._spans.spare()
+            if self._sampler is not None:
+                self._sampler.end()
             self._thin_from(2, f"total: {self._budget['total']} bytes are used up on this node")
 
     def _thin_from(self, depth: int, why: str) -> None:
@@ -474,7 +489,7 @@ class LedgerWriter:
 
     def _total(self) -> int:
         if (
-            self._file is None or self._clock() < self._next_clock
+            not self._file.exists or self._clock() < self._next_clock
         ):  # looked at as often as the clocks
             return 0
         self._look()
@@ -488,7 +503,7 @@ class LedgerWriter:
             self._used += sum(
                 entry.stat(follow_symlinks=False).st_size
                 for entry in entries
-                if entry.name.endswith(".ledger")
+                if entry.name.endswith((".ledger", SUFFIX))
             )
 
     def _note_main_thread(self) -> None:
@@ -502,38 +517,6 @@ class LedgerWriter:
         wall = self._wall()
         after = self._clock()
         return CLOCK.pack((before + after) // 2, wall, after - before)
-
-    def _add_json(self, kind: str, what: list[Any]) -> None:
-        if what:
-            self._add(kind, json.dumps(what, separators=(",", ":")).encode())
-
-    def _add(self, kind: str, content: bytes, *, empty: bool = False) -> None:
-        if content or empty:
-            name = kind.encode()
-            checksum = zlib.crc32(content, zlib.crc32(name))
-            self._blocks.append(BLOCK.pack(name, len(content), checksum) + content)
-
-    def _write(self) -> None:
-        content = b"".join(self._blocks)
-        self._blocks = []
-        if not content:
-            return
-        if self._file is None:
-            self._file = self._create()
-            content = header_line(self._header) + content
-        elif not os.fstat(self._file).st_nlink:
-            raise FileNotFoundError(ENOENT, "the file was removed")
-        while content:
-            content = content[os.write(self._file, content) :]
-        self._unwritten_names = 0
-
-    def _create(self) -> int:
-        self._make_directory()
-        stem, number = self.path.removesuffix(".ledger"), 1
-        while os.path.lexists(self.path):
-            number += 1
-            self.path = f"{stem}-{number}.ledger"
-        return create(self.path)
 
 
 def make_header(
@@ -556,12 +539,6 @@ def make_header(
         "monotonic": time.perf_counter_ns(),
         "wall": time.time_ns(),
     }
-
-
-def header_line(header: Mapping[str, object]) -> bytes:
-    """The header as the file has it, with the CRC-32 of itself as its last key."""
-    checksum = zlib.crc32(json.dumps(header).encode())
-    return json.dumps({**header, "checksum": checksum}).encode() + b"\n"
 
 
 def key_of(key: str | bytes) -> int:

@@ -59,17 +59,22 @@ class _Planned(TypedDict):
     max_bytes: int | None
 
 
-class LedgerLimits(TypedDict):
+class _Limits(TypedDict):
+    bytes_per_step: int
+    total: int
+
+
+class LedgerLimits(_Limits, total=False):
     """How much a ledger may take.
 
     Keys:
         bytes_per_step: of one process; where steps are not counted, for each call of a top-level
             scope.
         total: bytes of all ledgers of the run on a node.
+        sampling: how many times a second the stacks of all threads are sampled; absent for never.
     """
 
-    bytes_per_step: int
-    total: int
+    sampling: float
 
 
 class Row(_Planned, total=False):

@@ -1,0 +1,116 @@
+"""Reads what the threads of a process were seen to run.
+
+The files are written by `gpuprof._session.stacks`; docs/explanation/ledger.md describes them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+
+from gpuprof._artifacts.ledger import MOST, Ledger, blocks_of, entries
+from gpuprof._session.stacks import FUNCTION, SUFFIX
+from gpuprof._shim.safe import UnsafeFile, open_regular
+from gpuprof.errors import OutputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Rows = NDArray[np.void]
+
+STACK = [("caller", "<u4"), ("function", "<u4"), ("line", "<u4")]
+SAMPLE = [
+    ("stack", "<u4"), ("track", "<u4"), ("place", "<u4"), ("samples", "<u4"),
+    ("start", "<i8"), ("end", "<i8"),
+]  # fmt: skip
+
+
+@attrs.frozen
+class Function:
+    """A Python function.
+
+    Args:
+        function: its name, with those of the classes and functions around it.
+        module: its module's name; empty if it has none.
+        file: the path of its source, or what stands for it.
+    """
+
+    function: str
+    module: str
+    file: str
+
+
+@attrs.frozen(eq=False)
+class Stacks:
+    """What the threads of a process were seen to run.
+
+    Args:
+        functions: by number; number 0 is unknown.
+        stacks: by number, of `STACK`: the caller's stack, the innermost function and its line.
+            Number 0 is no stack, or one too many.
+        samples: stretches in which a thread was seen in one stack and place, of `SAMPLE`: place and
+            track are those of the ledger, place 0 is outside; how many samples saw it, and
+            nanoseconds on the ledger's line of time.
+    """
+
+    functions: list[Function]
+    stacks: Rows
+    samples: Rows
+
+
+def read(ledger: Ledger) -> Stacks | None:
+    """Read the samples of a process; ``None`` if it was not sampled.
+
+    Args:
+        ledger: the process's, from `gpuprof._artifacts.ledger.ledgers`.
+
+    Raises:
+        OutputError: the file is damaged, or cannot be read.
+    """
+    path = ledger.path.with_suffix(SUFFIX)
+    functions = [Function("", "", "")]
+    stacks, samples = [np.zeros(1, STACK)], [np.zeros(0, SAMPLE)]
+    try:
+        with open(open_regular(path), "rb") as file:
+            for kind, content in blocks_of(path, file)[1]:
+                if kind == "code":
+                    names = entries(content, dict.fromkeys(FUNCTION, (str,)))
+                    functions += [Function(*(name[key] for key in FUNCTION)) for name in names]
+                elif kind == "stck":
+                    stacks.append(np.frombuffer(content, STACK))
+                elif kind == "smpl":
+                    samples.append(np.frombuffer(content, SAMPLE))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnsafeFile) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise OutputError(f"{path}: ignored: {reason}") from None
+    except ValueError as error:
+        raise OutputError(f"{path}: ignored: damaged: {error}") from None
+    read = Stacks(functions, np.concatenate(stacks), np.concatenate(samples))
+    _check(path, ledger, read)
+    if ledger.line is not None:
+        for name in ("start", "end"):
+            read.samples[name] += ledger.line.drift(read.samples[name])
+    return read
+
+
+def _check(path: Path, ledger: Ledger, read: Stacks) -> None:
+    """Refuse what no process writes, so that no analysis has to expect it."""
+    stacks, samples = read.stacks, read.samples
+    for what, valid in (
+        ("a stack inside a later one", stacks["caller"][1:] < np.arange(1, len(stacks))),
+        ("a function that it does not have", stacks["function"] < len(read.functions)),
+        ("a stack that it does not have", samples["stack"] < len(stacks)),
+        ("a stretch that ends before it begins", samples["start"] <= samples["end"]),
+        ("a time that no clock shows", abs(samples["start"]) < MOST),
+        ("a time that no clock shows", abs(samples["end"]) < MOST),
+    ):
+        if not valid.all():
+            raise OutputError(f"{path}: ignored: damaged: {what}")
+    # a killed process may have written less of its ledger
+    samples["place"][samples["place"] >= len(ledger.places)] = 0
+    samples["track"][samples["track"] >= len(ledger.tracks)] = 0

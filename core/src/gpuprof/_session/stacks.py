@@ -1,0 +1,297 @@
+"""Samples of what the threads of this process run: their Python stacks, some times a second.
+
+`gpuprof._artifacts.stacks` reads the file; docs/explanation/ledger.md describes it. It has names of
+functions, modules and files, and never a value of the job's.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+import threading
+import time
+from _thread import allocate_lock, get_ident
+from collections.abc import Callable, Mapping
+from types import CodeType, FrameType
+
+from gpuprof_timing.recording import Node, open_nodes, task_tracks
+
+from gpuprof._session.blocks import BlockFile
+
+SUFFIX = ".stacks"
+STACK = struct.Struct("<III")
+"""A stack: that of its caller, its innermost function, the line there."""
+SAMPLE = struct.Struct("<IIIIqq")
+"""What a thread did without a change: stack, track, place or 0, samples, start, end."""
+
+FUNCTION = ("function", "module", "file")
+"""What is written of a function."""
+
+_OWN_THREADS = "gpuprof-"
+"""How the names of gpuprof's threads begin."""
+_MOST_OF_A_CORE = 0.003
+"""Of a core, what sampling may take in the long run: dear samples come more rarely."""
+_ALLOWANCE = 30.0
+"""Seconds for which it may take so much at once, as at the start, when every stack is new."""
+_GOLDEN = 0.618034
+"""The fraction that spreads multiples of itself best."""
+_MOST_FRAMES = 128
+"""Of a stack; callers beyond are left out."""
+_MOST_STACKS, _MOST_FUNCTIONS, _MOST_KNOWN = 16_384, 8_192, 16_384
+_LONGEST = 512
+"""Characters of a name."""
+_MOST_WAITING = 16_384
+"""Rows in memory: the control thread may hang with a profiler."""
+_HALVES = 2**20
+"""Bytes of rows after which half as many samples are taken, so that a file of a long job is only a
+little larger than that of a short one."""
+
+
+class _Stretch:
+    """A thread that is seen in one place and stack, from when its rows do not tell yet."""
+
+    __slots__ = ("end", "node", "samples", "stack", "start", "track", "written")
+
+    def __init__(self, stack: int, track: object, node: Node | None, start: int, end: int) -> None:
+        self.stack = stack
+        self.track = track
+        self.node = node
+        self.start = start
+        self.end = end
+        self.samples = 1
+        self.written = 0  # nanoseconds
+
+
+class Sampler:
+    """Samples the stacks of all threads but gpuprof's own.
+
+    Nothing raises: a fault ends the samples, and is reported once.
+
+    Args:
+        rate: samples a second.
+        clock: nanoseconds; that of the trees whose places are noted.
+        on_fault: gets a sentence when the samples end early.
+
+    Attributes:
+        period: seconds between two samples.
+    """
+
+    def __init__(
+        self, rate: float, clock: Callable[[], int], on_fault: Callable[[str], object]
+    ) -> None:
+        self.period = 1 / rate
+        self._clock = clock
+        self._on_fault = on_fault
+        self._over = allocate_lock()
+        self._over.acquire()
+        self._ended = self._faulted = False
+        self._lock = allocate_lock()  # the control thread packs; no thread of the job waits for it
+        self._file: BlockFile | None = None
+        self._blocks: list[tuple[str, bytes]] = []
+        self._written = 0
+        self._last: int | None = None
+        self._own: dict[int, bool] = {}
+        self._known: dict[int, int] = {}
+        self._codes: dict[int, tuple[CodeType, int]] = {}
+        self._functions: dict[tuple[str, str, str], int] = {}
+        self._stacks: dict[tuple[int, int, int], int] = {}
+        self._stretches: dict[int, _Stretch] = {}
+        self._rows: list[tuple[int, object, Node | None, int, int, int]] = []
+        self._new_functions: list[tuple[str, str, str]] = []
+        self._new_stacks: list[bytes] = []
+
+    def begin(self) -> None:
+        """Start to sample."""
+        threading.Thread(target=self._run, name=f"{_OWN_THREADS}stacks", daemon=True).start()
+
+    def end(self) -> None:
+        """Stop. What was sampled can still be written."""
+        if not self._ended:
+            self._ended = True
+            self._over.release()
+
+    def sample(self) -> None:
+        """Look at all threads."""
+        with self._lock:
+            self._sample()
+
+    def pack(self, place_of: Callable[[Node], int], track_of: Callable[[object], int]) -> None:
+        """Prepare what to write, with the numbers that places and tracks have in the ledger."""
+        if self._faulted:
+            return
+        try:
+            with self._lock:
+                self._pack(place_of, track_of)
+        except Exception as error:
+            self._give_up(error)
+
+    def write(self, path: str, header: Mapping[str, object]) -> None:
+        """Write what was packed.
+
+        Args:
+            path: of the file, if there is none yet.
+            header: its first line.
+        """
+        if not self._blocks:
+            return
+        try:
+            self._file = self._file or BlockFile(path, header)
+            for kind, content in self._blocks:
+                self._file.add(kind, content)
+            self._blocks = []
+            self._file.write()
+        except Exception as error:
+            self._give_up(error)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def _run(self) -> None:
+        self._own[get_ident()] = True
+        began, phase, wait = time.monotonic(), 0.0, self.period
+        # spread over the steps, whatever their length
+        while not self._over.acquire(timeout=wait * (0.5 + phase)):
+            try:
+                self.sample()
+            except Exception as error:
+                self._give_up(error)
+                return
+            phase = (phase + _GOLDEN) % 1
+            behind = time.thread_time() / _MOST_OF_A_CORE - (time.monotonic() - began)
+            wait = max(self.period, behind - _ALLOWANCE)
+
+    def _sample(self) -> None:
+        now = self._clock()
+        nodes, tasks = open_nodes(self._clock), task_tracks()
+        frames = sys._current_frames()
+        for ident, frame in frames.items():
+            own = self._own.get(ident)
+            if own is None:
+                own = self._own[ident] = _is_own(ident)
+            if own:
+                continue
+            stack = self._stack_of(frame)
+            node, track = nodes.get(ident), tasks.get(ident, ident)
+            stretch = self._stretches.get(ident)
+            if stretch is None:
+                start = now if self._last is None else self._last
+            elif stretch.stack == stack and stretch.node is node and stretch.track == track:
+                stretch.end = now
+                stretch.samples += 1
+                continue
+            else:
+                start = stretch.end
+                self._cut(stretch)
+            self._stretches[ident] = _Stretch(stack, track, node, start, now)
+        for ident in self._stretches.keys() - frames.keys():
+            self._cut(self._stretches.pop(ident))
+        for ident in self._own.keys() - frames.keys():  # another thread may get its number
+            del self._own[ident]
+        self._last = now
+
+    def _cut(self, stretch: _Stretch) -> None:
+        """Make a row of what no row has yet."""
+        if stretch.samples and len(self._rows) < _MOST_WAITING:
+            what = stretch.stack, stretch.track, stretch.node
+            self._rows.append((*what, stretch.samples, stretch.start, stretch.end))
+        stretch.written += stretch.end - stretch.start
+        stretch.start, stretch.samples = stretch.end, 0
+
+    def _stack_of(self, frame: FrameType) -> int:
+        """The number of a stack; 0 if there are too many."""
+        key: list[int] = []
+        inner: FrameType | None = frame
+        while inner is not None and len(key) < 2 * _MOST_FRAMES:
+            key += (id(inner.f_code), inner.f_lasti)
+            inner = inner.f_back
+        known = hash(tuple(key))  # of 64 bits; the tuples would take 20 times the memory
+        number = self._known.get(known)
+        if number is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            number = self._known[known] = self._new_stack(frame)
+        return number
+
+    def _new_stack(self, frame: FrameType) -> int:
+        frames: list[FrameType] = []
+        inner: FrameType | None = frame
+        while inner is not None and len(frames) < _MOST_FRAMES:
+            frames.append(inner)
+            inner = inner.f_back
+        number = 0
+        for outer in reversed(frames):
+            function = self._function_of(outer)
+            key = number, function, outer.f_lineno or 0
+            if not function or (key not in self._stacks and len(self._stacks) >= _MOST_STACKS):
+                return 0
+            if key not in self._stacks:
+                self._stacks[key] = len(self._stacks) + 1
+                self._new_stacks.append(STACK.pack(*key))
+            number = self._stacks[key]
+        return number
+
+    def _function_of(self, frame: FrameType) -> int:
+        """The number of a frame's function; 0 if there are too many."""
+        code = frame.f_code
+        if id(code) in self._codes:
+            return self._codes[id(code)][1]
+        if len(self._codes) >= _MOST_FUNCTIONS:
+            return 0
+        module = dict.get(frame.f_globals, "__name__")  # a subclass's `get` is not ours to call
+        words = (
+            getattr(code, "co_qualname", code.co_name),  # from Python 3.11 on
+            module if isinstance(module, str) else "",
+            code.co_filename,
+        )
+        name = words[0][:_LONGEST], words[1][:_LONGEST], words[2][:_LONGEST]
+        if name not in self._functions:
+            self._functions[name] = len(self._functions) + 1
+            self._new_functions.append(name)
+        # the code is kept, so that no other one can have its id
+        self._codes[id(code)] = code, self._functions[name]
+        return self._functions[name]
+
+    def _pack(self, place_of: Callable[[Node], int], track_of: Callable[[object], int]) -> None:
+        for stretch in self._stretches.values():
+            # a killed process loses half at most of what a thread did last
+            if self._ended or stretch.end - stretch.start >= stretch.written:
+                self._cut(stretch)
+        rows, self._rows = self._rows, []
+        packed = [
+            SAMPLE.pack(
+                stack,
+                track_of(track),
+                0 if node is None else place_of(node),
+                samples,
+                start,
+                end,
+            )
+            for stack, track, node, samples, start, end in rows
+        ]
+        functions = [dict(zip(FUNCTION, name, strict=True)) for name in self._new_functions]
+        names = json.dumps(functions, separators=(",", ":")).encode() if functions else b""
+        self._blocks += [
+            ("code", names), ("stck", b"".join(self._new_stacks)), ("smpl", b"".join(packed)),
+        ]  # fmt: skip
+        self._new_functions, self._new_stacks = [], []
+        self._written += SAMPLE.size * len(packed)
+        if self._written >= _HALVES:
+            self._written = 0
+            self.period *= 2
+
+    def _give_up(self, error: Exception) -> None:
+        self._faulted = True
+        self.end()
+        self._stretches, self._rows, self._blocks = {}, [], []
+        reason = (
+            error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+        )
+        self._on_fault(f"no more stacks are sampled: {reason}; everything else goes on")
+
+
+def _is_own(ident: int) -> bool:
+    thread = threading._active.get(ident)  # type: ignore[attr-defined]
+    return thread is not None and thread.name.startswith(_OWN_THREADS)
