@@ -11,7 +11,7 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from gpuprof._analysis import causes, stragglers
+from gpuprof._analysis import causes, stacks, stragglers
 from gpuprof._analysis.causes import Finding, Record
 from gpuprof._analysis.path import CALLS, OUTSIDE, Kind
 from gpuprof._analysis.run import Collective, Process, Run, by_name, imbalance, of_ranks
@@ -212,6 +212,9 @@ class Explanation:
         paths: empty if nothing was timed.
         shares: of all paths.
         findings: the most expensive first.
+        extra: for each of these the line of code that takes most of what is more there; ``None``
+            where samples do not tell.
+        lines: those that take most of the places that bound steps.
         untimed: the processes whose scopes were switched off.
         uncounted: the processes in no group, as another one has their rank.
         ended_early: workers that were killed or crashed while the run went on.
@@ -230,6 +233,8 @@ class Explanation:
     paths: list[Path]
     shares: list[Share]
     findings: list[Finding]
+    extra: list[stacks.Line | None]
+    lines: list[stacks.Line]
     confidence: Confidence
     untimed: list[str]
     uncounted: list[str]
@@ -274,6 +279,8 @@ class Explainer:
         confidence = self._confidence()
         handled = sizes(run)
         untimed = (run.processes[number].name for number in sorted(run.untimed))
+        findings = causes.find(record, confidence.enough)
+        extra, lines, unreadable = stacks.find(record, findings)
         return Explanation(
             run=run.name,
             driver="" if run.driver is None else run.processes[run.driver].name,
@@ -304,13 +311,15 @@ class Explainer:
                 if len(run.untimed) < len(run.processes)
             ],
             shares=self._shares(),
-            findings=causes.find(record, confidence.enough),
+            findings=findings,
+            extra=extra,
+            lines=lines,
             confidence=confidence,
             untimed=list(dict.fromkeys(untimed)),
             uncounted=[process.name for process in run.uncounted],
             ended_early=run.ended_early,
             recognised=run.recognised,
-            problems=run.problems,
+            problems=[*run.problems, *unreadable],
         )
 
     # Steps

@@ -19,12 +19,14 @@ from gpuprof._analysis.explain import Confidence, Explainer, Explanation, KindOf
 from gpuprof._analysis.explain import Path as CriticalPath
 from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Run
+from gpuprof._analysis.stacks import Line
 from gpuprof._analysis.stragglers import LEAST_STEPS
 from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
 from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.ledger import SUFFIX
 from gpuprof._artifacts.receipt import size_text
 from gpuprof._log import log
+from gpuprof._report import stacks
 from gpuprof._report.causes import config, gain, what_if, words
 from gpuprof._report.trees import DRIVER, introduce
 from gpuprof._report.words import duration, ordinal, percentage
@@ -84,6 +86,7 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
             for path in answer.paths
             if path.why != "slowest" or path.seconds >= _MUCH_SLOWER * answer.seconds["median"]
         ),
+        stacks.hottest(answer.lines),
         _findings(answer),
         _confidence(answer),
     ]
@@ -93,10 +96,13 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
 def as_dict(answer: Explanation) -> dict[str, Any]:
     """The whole answer in JSON types, as docs/explain.md describes them."""
     content = {"version": JSON_VERSION, **attrs.asdict(answer)}
-    for name in ("shares", "untimed", "launched"):
+    for name in ("shares", "untimed", "launched", "extra"):
         del content[name]
-    for finding, entry in zip(answer.findings, content["findings"], strict=True):
+    for finding, line, entry in zip(
+        answer.findings, answer.extra, content["findings"], strict=True
+    ):
         del entry["facts"]
+        entry["line"] = None if line is None else attrs.asdict(line)
         if finding.ratio == math.inf:
             entry["ratio"] = None
         said = words(finding)
@@ -440,7 +446,8 @@ def _findings(answer: Explanation) -> str:
     if not answer.findings:
         return f"Causes\n{_none(answer)}"
     return "Causes\n" + "\n".join(
-        _finding(answer, number, finding) for number, finding in enumerate(answer.findings, 1)
+        _finding(answer, number, finding, line)
+        for number, (finding, line) in enumerate(zip(answer.findings, answer.extra, strict=True), 1)
     )
 
 
@@ -453,9 +460,11 @@ def _none(answer: Explanation) -> str:
     return "None: no rank, node or scope stands out."
 
 
-def _finding(answer: Explanation, number: int, finding: Finding) -> str:
+def _finding(answer: Explanation, number: int, finding: Finding, line: Line | None) -> str:
     said = words(finding)
     lines = [_tables.labelled(f"{number}. ", said.says)]
+    if line is not None:
+        lines.append(_tables.labelled("   line    ", stacks.words(line)))
     if finding.saves is not None and finding.saves >= _LEAST_SAVED:
         if_ = "at half the time a call, " if finding.cause == "server" else ""
         lines.append(_tables.labelled("   saves   ", if_ + gain(finding)))

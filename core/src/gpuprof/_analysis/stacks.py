@@ -1,0 +1,447 @@
+"""Which lines of code the time of a place goes to, as samples of stacks tell.
+
+A place of a process is compared with the same place of the other ranks of its group, or in some
+steps with the same place in all others: what takes longer, function by function, leads down the
+stacks to the line that does.
+
+What is here is without words: `gpuprof._report.stacks` has them.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeVar
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuprof._analysis import stragglers
+from gpuprof._analysis.causes import Finding
+from gpuprof._analysis.loop import BETWEEN_CALLS, NAMES, Loop
+from gpuprof._analysis.path import OUTSIDE
+from gpuprof._analysis.run import MAIN_TRACK, Process, Run
+from gpuprof._analysis.stragglers import ALL
+from gpuprof._artifacts import stacks as artifacts
+from gpuprof._artifacts.stacks import Function
+from gpuprof.errors import OutputError
+
+Integers = NDArray[np.int64]
+Kind = Literal["extra", "most"]
+Frame = tuple[Function, int]
+Stack = tuple[Frame, ...]
+"""A stack from the outermost function on, with the line in each."""
+
+Key = TypeVar("Key", Function, int)
+_Rows = Sequence[Sequence[tuple[Stack, float]]]
+"""Stacks and their seconds: of the one that is looked at, and of each that it is compared with."""
+
+_COMPARED = ("rank", "drift", "only this rank", "imbalance")
+"""Causes of ranks that take longer than the others."""
+_ELSEWHERE = ("garbage collection", "late start", "node", "between steps")
+"""Causes that are not in the place."""
+_LIBRARY = re.compile(r"^<|[/\\](site|dist)-packages[/\\]|[/\\]lib(64)?[/\\]python[0-9.]+t?[/\\]")
+"""Files whose lines a user did not write."""
+_OWN = re.compile(r"gpuprof(_timing)?(\.|$)")
+_LEAST_SAMPLES = 20
+"""Of a place, for a share to be said."""
+_DEVIATIONS = 3.0
+"""How many standard deviations of samples a share must be above nothing."""
+_LEAST_SHARE = 0.2
+"""Of what a place takes, from which a line of it is named."""
+_GOES_ON = 0.5
+"""Of what a function takes, from which it is a function inside it that does."""
+_MOST_PEERS = 32
+"""Ranks with which one is compared, evenly spread."""
+_MOST_LINES = 3
+"""Of the places that bound steps."""
+_LEAST_PLACE = 0.05
+"""Of the loop, from which a place that bounds steps has a line."""
+
+
+@attrs.frozen
+class Line:
+    """A line of code, and what it has of a place's time.
+
+    Args:
+        kind: ``extra``: of what the place takes longer than elsewhere; ``most``: of all its time.
+        worker: the worker in which it was seen.
+        scope: the place's name.
+        steps: how many steps were looked at.
+        seconds: what that place takes, or takes longer, in each of them, in this worker.
+        share: of those seconds, in the function that `name` says, called from this line or others
+            of the same function.
+        name: the function that takes the time, with its module's name.
+        file: the path of the source with the line.
+        line: its number; the one with the most of it.
+        of_line: share of the seconds on this line alone.
+        samples: how many samples saw the place.
+    """
+
+    kind: Kind
+    worker: str
+    scope: str
+    steps: int
+    seconds: float
+    share: float
+    name: str
+    file: str
+    line: int
+    of_line: float
+    samples: int
+
+
+@attrs.frozen
+class Folded:
+    """What was seen in a place of a process, in some steps.
+
+    Args:
+        seconds: of each stack a step.
+        samples: how many saw it.
+        steps: how many steps these are.
+    """
+
+    seconds: Mapping[Stack, float]
+    samples: int
+    steps: int
+
+    @property
+    def total(self) -> float:
+        """Seconds of all stacks a step."""
+        return sum(self.seconds.values())
+
+
+class Samples:
+    """The samples of a process.
+
+    Args:
+        run: the process's.
+        process: it.
+    """
+
+    def __init__(self, run: Run, process: Process, read: artifacts.Stacks) -> None:
+        self._run = run
+        self._process = process
+        self._read = read
+        rows = read.samples
+        self._starts = rows["start"] + process.ledger.offset
+        self._ends = rows["end"] + process.ledger.offset
+        self._places = process.places[rows["place"]]
+        self._in_tasks()
+        self._stacks: dict[int, Stack] = {}
+
+    def folded(self, places: Sequence[int], times: tuple[Integers, Integers]) -> Folded:
+        """What was seen at some places between given times.
+
+        Args:
+            places: positions in `Run.places`; `OUTSIDE`: outside of all scopes, in the threads that
+                have scopes and the main one.
+            times: starts and ends that do not overlap, in order.
+        """
+        rows = self._read.samples
+        chosen = np.isin(self._places, places)
+        if OUTSIDE in places:
+            chosen |= (self._places < 0) & np.isin(rows["track"], self._tracks)
+        starts, ends = self._starts[chosen], self._ends[chosen]
+        inside = _covered(ends, *times) - _covered(starts, *times)
+        share = inside / np.maximum(1, ends - starts)
+        seconds: Counter[Stack] = Counter()
+        steps = max(1, int((times[1] > times[0]).sum()))
+        for stack in np.unique(rows["stack"][chosen]).tolist():
+            here = inside[rows["stack"][chosen] == stack].sum() / 1e9 / steps
+            if here:
+                seconds[self._stack(stack)] += float(here)
+        return Folded(seconds, round(float((rows["samples"][chosen] * share).sum())), steps)
+
+    @functools.cached_property
+    def _tracks(self) -> Integers:
+        ledger = self._process.ledger
+        main = [number for number, each in enumerate(ledger.tracks) if each.name == MAIN_TRACK]
+        return np.union1d(main, np.union1d(ledger.spans["track"], ledger.folds["track"]))
+
+    def _stack(self, number: int) -> Stack:
+        """Without gpuprof's own functions."""
+        if number not in self._stacks:
+            frames: list[Frame] = []
+            inner = number
+            while inner:
+                inner, function, line = self._read.stacks[inner].tolist()
+                about = self._read.functions[function]
+                if not _OWN.match(about.module):
+                    frames.append((about, line))
+            self._stacks[number] = tuple(reversed(frames))
+        return self._stacks[number]
+
+    def _in_tasks(self) -> None:
+        """Find the places of asyncio's tasks, whose scopes no sample can see, by their calls."""
+        ledger, rows = self._process.ledger, self._read.samples
+        tasks = [number for number, track in enumerate(ledger.tracks) if track.task]
+        for track in np.intersect1d(tasks, rows["track"]).tolist():
+            here = np.flatnonzero(rows["track"] == track)
+            spans = ledger.spans[ledger.spans["track"] == track]
+            depths = np.array([ledger.places[place].depth for place in spans["place"].tolist()])
+            for depth in np.unique(depths).tolist():  # the innermost counts
+                level = np.sort(spans[depths == depth], order="start")
+                at = np.searchsorted(level["start"], rows["end"][here], "right") - 1
+                inside = (at >= 0) & (rows["end"][here] <= level["end"][at])
+                places = self._process.places[level["place"][at[inside]]]
+                self._places[here[inside]] = places
+
+
+class Code:
+    """Finds lines of code for places of a run.
+
+    Args:
+        loop: the run's.
+
+    Attributes:
+        problems: a sentence for each file of samples that cannot be read.
+    """
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._run = loop.run
+        self._samples: dict[int, Samples | None] = {}
+        self.problems: list[str] = []
+
+    def extra(self, worker: str, group: str, scope: str) -> Line | None:
+        """What a rank's place takes longer than those of the other ranks of its group."""
+        ranks = stragglers.members(self._run, group)
+        mine, others = ranks.pop(worker, []), list(ranks.values())
+        if not mine or not others:
+            return None
+        places = self._places(scope)
+        peers = [others[n * len(others) // _MOST_PEERS] for n in range(_MOST_PEERS)]
+        peers = peers if len(others) > _MOST_PEERS else others
+        here = self._folded(mine[-1], places)
+        elsewhere = [self._folded(rank[-1], places) for rank in peers]
+        known = [each for each in elsewhere if each is not None]
+        if here is None or not known:
+            return None
+        return self._line("extra", mine[-1], scope, here, known)
+
+    def most(self, process: Process, scope: str) -> Line | None:
+        """What a process's place takes."""
+        folded = self._folded(process, self._places(scope))
+        return None if folded is None else self._line("most", process, scope, folded, [])
+
+    def in_steps(self, process: Process, scope: str, positions: Sequence[int]) -> Line | None:
+        """What a process's place takes longer in some steps than in the others."""
+        places = self._places(scope)
+        others = sorted({*self._loop.usual} - {*positions})
+        here = self._folded(process, places, positions)
+        usual = self._folded(process, places, others)
+        if here is None or usual is None or not others:
+            return None
+        return self._line("extra", process, scope, here, [usual])
+
+    def _folded(
+        self, process: Process, places: Sequence[int], positions: Sequence[int] | None = None
+    ) -> Folded | None:
+        samples = self.samples(process)
+        if samples is None:
+            return None
+        starts, ends = self._run.step_edges(process)
+        chosen = self._loop.usual if positions is None else positions
+        return samples.folded(places, (starts[chosen], ends[chosen]))
+
+    def samples(self, process: Process) -> Samples | None:
+        """The samples of a process; ``None`` if it has none."""
+        if process.number not in self._samples:
+            try:
+                read = artifacts.read(process.ledger)
+            except OutputError as error:
+                self.problems.append(str(error))
+                read = None
+            made = None if read is None else Samples(self._run, process, read)
+            self._samples[process.number] = made
+        return self._samples[process.number]
+
+    def process(self, name: str) -> Process | None:
+        """The last start of a worker, or the driver; ``None`` for a node."""
+        return next((each for each in self._run.processes[::-1] if each.name == name), None)
+
+    def _places(self, scope: str) -> list[int]:
+        """The places that a name stands for."""
+        if scope in (NAMES[OUTSIDE], BETWEEN_CALLS):
+            return [OUTSIDE]
+        waits = self._run.waiting_places
+        return [
+            number
+            for number, place in enumerate(self._run.places)
+            if place.name == scope or (scope == NAMES[ALL] and not waits[number])
+        ]
+
+    def _line(
+        self, kind: Kind, process: Process, scope: str, mine: Folded, others: Sequence[Folded]
+    ) -> Line | None:
+        """The line that takes most of what is more in a place than in the median of others."""
+        total = mine.total - _median([each.total for each in others])
+        if mine.samples < _LEAST_SAMPLES or total <= 0:
+            return None
+        hottest = _hottest([list(each.seconds.items()) for each in (mine, *others)], total)
+        if hottest is None:
+            return None
+        seconds = hottest.seconds
+        # the number of samples of equal steps varies as if each came by itself
+        elsewhere = _median([each.total / max(1, each.samples) for each in others])
+        variance = hottest.here * mine.total / mine.samples + (hottest.here - seconds) * elsewhere
+        if seconds < _LEAST_SHARE * total or seconds < _DEVIATIONS * variance**0.5:
+            return None
+        return Line(
+            kind,
+            process.name,
+            scope,
+            mine.steps,
+            total,
+            min(1.0, seconds / total),
+            hottest.name,
+            hottest.function.file,
+            hottest.line,
+            min(1.0, hottest.of_line / total),
+            mine.samples,
+        )
+
+
+def find(
+    loop: Loop, findings: Sequence[Finding]
+) -> tuple[list[Line | None], list[Line], list[str]]:
+    """The lines of a run.
+
+    Returns:
+        The line of each finding; those of the places that bound its steps; and a sentence for each
+        file of samples that cannot be read.
+    """
+    code = Code(loop)
+    of_findings = [_of_finding(loop, code, finding) for finding in findings]
+    said = {(line.worker, line.scope) for line in of_findings if line is not None}
+    largest: Counter[tuple[int, int]] = Counter()
+    for (number, place, _), share in loop.shares.items():
+        largest[number, place] += float(share.mean())
+    lines = []
+    for (number, place), share in largest.most_common(_MOST_LINES):
+        process, scope = loop.run.processes[number], loop.name(place, number)
+        if share >= _LEAST_PLACE and (process.name, scope) not in said:
+            lines.append(code.most(process, scope))
+    return of_findings, [line for line in lines if line is not None], code.problems
+
+
+def _of_finding(loop: Loop, code: Code, finding: Finding) -> Line | None:
+    if finding.cause in _COMPARED:
+        return code.extra(finding.worker, finding.group, finding.scope)
+    process = code.process(finding.worker)
+    if process is None or finding.cause in _ELSEWHERE:
+        return None
+    if finding.facts.at:
+        numbers = frozenset(finding.facts.at)
+        steps = loop.run.steps
+        at = [position for position in loop.usual if steps[position].number in numbers]
+        return code.in_steps(process, finding.scope, at)
+    return code.most(process, finding.scope)
+
+
+@attrs.frozen
+class _Hottest:
+    """Where most of a difference is.
+
+    Args:
+        function: the one with the line.
+        line: its number.
+        name: of the function that takes the time, which the line may call.
+        seconds: how much more that takes.
+        of_line: how much more the line takes.
+        here: what it takes in the first of those that are compared.
+    """
+
+    function: Function
+    line: int
+    name: str
+    seconds: float
+    of_line: float
+    here: float
+
+
+def _hottest(rows: _Rows, total: float) -> _Hottest | None:
+    """Go down the stacks to the function with most of a difference, and up to the user's line."""
+    levels: list[_Rows] = []
+    path: list[Function] = []
+    while True:
+        inside = _more(rows, functools.partial(_function, depth=len(path)))
+        most = max(inside, key=inside.__getitem__, default=None)
+        if most is None or inside[most] < _GOES_ON * total:
+            break
+        rows = _only(rows, functools.partial(_function, depth=len(path)), most)
+        path.append(most)
+        levels.append(rows)
+    if not path:
+        return None
+    own = [depth for depth, function in enumerate(path) if not _LIBRARY.search(function.file)]
+    depth = own[-1] if own else len(path) - 1
+    function, rows = path[depth], levels[depth]
+    lines = _more(rows, functools.partial(_line_of, depth=depth))
+    line = max(lines, key=lines.__getitem__)
+    seconds = sum(lines.values())
+    if lines[line] < _GOES_ON * seconds:  # a loop of many lines
+        return _Hottest(function, line, _name(function), seconds, lines[line], _first(rows))
+    rows = _only(rows, functools.partial(_line_of, depth=depth), line)
+    called = _more(rows, functools.partial(_function, depth=depth + 1))
+    most = max(called, key=called.__getitem__, default=None)
+    if most is None or called[most] < _GOES_ON * lines[line]:
+        return _Hottest(function, line, _name(function), lines[line], lines[line], _first(rows))
+    rows = _only(rows, functools.partial(_function, depth=depth + 1), most)
+    return _Hottest(function, line, _name(most), called[most], lines[line], _first(rows))
+
+
+def _function(stack: Stack, depth: int) -> Function | None:
+    return stack[depth][0] if depth < len(stack) else None
+
+
+def _line_of(stack: Stack, depth: int) -> int:
+    return stack[depth][1]
+
+
+def _more(rows: _Rows, key: Callable[[Stack], Key | None]) -> dict[Key, float]:
+    """By how much the first takes longer than the median of the others, for each key."""
+    sums: list[Counter[Key]] = []
+    for part in rows:
+        sums.append(Counter())
+        for stack, seconds in part:
+            value = key(stack)
+            if value is not None:
+                sums[-1][value] += seconds  # type: ignore[assignment]  # counters may have floats
+    first, *others = sums
+    return {value: first[value] - _median([each[value] for each in others]) for value in first}
+
+
+def _only(rows: _Rows, key: Callable[[Stack], Key | None], value: Key) -> _Rows:
+    return [[each for each in part if key(each[0]) == value] for part in rows]
+
+
+def _first(rows: _Rows) -> float:
+    return sum(seconds for _, seconds in rows[0])
+
+
+def _median(values: Sequence[float]) -> float:
+    return statistics.median(values) if values else 0.0
+
+
+def _name(function: Function) -> str:
+    """As people call it: that of a script has no module."""
+    if function.module in ("", "__main__"):
+        return function.function
+    return f"{function.module}.{function.function}"
+
+
+def _covered(times: Integers, starts: Integers, ends: Integers) -> Integers:
+    """How much of some stretches, which do not overlap, lies before each time."""
+    starts, ends = starts[ends > starts], ends[ends > starts]
+    if not len(starts):
+        return np.zeros(len(times), np.int64)
+    before = np.concatenate([[0], np.cumsum(ends - starts)])
+    at = np.searchsorted(starts, times, "right") - 1
+    inside = np.minimum(times, ends[at]) - starts[at]
+    return np.where(at < 0, 0, before[at] + inside)
