@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpuprof._artifacts.ledger import SPAN, read
-from gpuprof._session.collector import Collections
 from gpuprof._session.blocks import BLOCK
+from gpuprof._session.collector import Collections
 from gpuprof._session.ledger import LedgerWriter, make_header
 from gpuprof._shim.row import LedgerLimits
 from gpuprof_timing import Timing, compiled

@@ -219,14 +219,15 @@ def test_a_fault_ends_the_samples_and_nothing_else(
 ) -> None:
     """One sentence says so."""
     sampler.sample()
-    monkeypatch.setattr(sampler, "_pack", None)
+
+    def fail(*_: object) -> None:
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(sampler, "_pack", fail)
     ledger.drain()
     ledger.event("later")
     ledger.end()
-    assert [
-        "no more stacks are sampled: TypeError: 'NoneType' object is not callable; everything "
-        "else goes on"
-    ] == faults
+    assert ["no more stacks are sampled: ValueError: a fault; everything else goes on"] == faults
     assert ["something to write", "later", "end"] == [
         event["event"] for event in ledgers.read(path).events
     ]
@@ -262,7 +263,8 @@ def test_killed_and_forked_processes_keep_what_they_had(recorder: Recorder) -> N
         env={**os.environ, VARIABLE: encode(row)},
         stdin=subprocess.PIPE,
     )
-    assert worker.stdin is not None
+    stdin = worker.stdin
+    assert stdin is not None
 
     def files() -> list[Path]:
         return sorted(recorder.directory.glob("run/*/*.ledger"))
@@ -271,9 +273,16 @@ def test_killed_and_forked_processes_keep_what_they_had(recorder: Recorder) -> N
         read = reader.read(ledgers.read(path))
         return read is not None and "wait_for_a_line" in {each.function for each in read.functions}
 
-    for processes in (1, 2):
-        wait_until(lambda: len(files()) == processes and all(map(sampled, files())), "both sampled")
-        worker.stdin.write(b"\n")
-        worker.stdin.flush()
+    def both_sampled() -> bool:
+        return len(files()) == 2 and all(map(sampled, files()))
+
+    def send_a_line() -> None:
+        stdin.write(b"\n")
+        stdin.flush()
+
+    wait_until(lambda: list(map(sampled, files())) == [True], "the parent is sampled")
+    send_a_line()
+    wait_until(both_sampled, "the child is sampled")
+    send_a_line()
     worker.communicate(timeout=DEADLINE)
-    assert [True, True] == list(map(sampled, files()))
+    assert both_sampled()

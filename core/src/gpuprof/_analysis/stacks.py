@@ -12,8 +12,8 @@ from __future__ import annotations
 import functools
 import re
 import statistics
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Literal, TypeVar
 
 import attrs
@@ -36,7 +36,7 @@ Frame = tuple[Function, int]
 Stack = tuple[Frame, ...]
 """A stack from the outermost function on, with the line in each."""
 
-Key = TypeVar("Key", Function, int)
+Key = TypeVar("Key", bound=Hashable)
 _Rows = Sequence[Sequence[tuple[Stack, float]]]
 """Stacks and their seconds: of the one that is looked at, and of each that it is compared with."""
 
@@ -149,7 +149,7 @@ class Samples:
         starts, ends = self._starts[chosen], self._ends[chosen]
         inside = _covered(ends, *times) - _covered(starts, *times)
         share = inside / np.maximum(1, ends - starts)
-        seconds: Counter[Stack] = Counter()
+        seconds: defaultdict[Stack, float] = defaultdict(float)
         steps = max(1, int((times[1] > times[0]).sum()))
         for stack in np.unique(rows["stack"][chosen]).tolist():
             here = inside[rows["stack"][chosen] == stack].sum() / 1e9 / steps
@@ -319,11 +319,11 @@ def find(
     code = Code(loop)
     of_findings = [_of_finding(loop, code, finding) for finding in findings]
     said = {(line.worker, line.scope) for line in of_findings if line is not None}
-    largest: Counter[tuple[int, int]] = Counter()
-    for (number, place, _), share in loop.shares.items():
-        largest[number, place] += float(share.mean())
+    shares: defaultdict[tuple[int, int], float] = defaultdict(float)
+    for (number, place, _), by_step in loop.shares.items():
+        shares[number, place] += float(by_step.mean())
     lines = []
-    for (number, place), share in largest.most_common(_MOST_LINES):
+    for (number, place), share in sorted(shares.items(), key=lambda each: -each[1])[:_MOST_LINES]:
         process, scope = loop.run.processes[number], loop.name(place, number)
         if share >= _LEAST_PLACE and (process.name, scope) not in said:
             lines.append(code.most(process, scope))
@@ -406,13 +406,13 @@ def _line_of(stack: Stack, depth: int) -> int:
 
 def _more(rows: _Rows, key: Callable[[Stack], Key | None]) -> dict[Key, float]:
     """By how much the first takes longer than the median of the others, for each key."""
-    sums: list[Counter[Key]] = []
+    sums: list[defaultdict[Key, float]] = []
     for part in rows:
-        sums.append(Counter())
+        sums.append(defaultdict(float))
         for stack, seconds in part:
             value = key(stack)
             if value is not None:
-                sums[-1][value] += seconds  # type: ignore[assignment]  # counters may have floats
+                sums[-1][value] += seconds
     first, *others = sums
     return {value: first[value] - _median([each[value] for each in others]) for value in first}
 

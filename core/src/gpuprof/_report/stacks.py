@@ -17,8 +17,8 @@ _LEAST_OF_LINE = 0.5
 def words(line: Line) -> str:
     """What a line takes of a place's time.
 
-    >>> of_line = 0.7
-    >>> words(Line("extra", "A-1", "load", 9, 0.014, 0.62, "json.loads", "data.py", 88, of_line, 99))
+    >>> where = "json.loads", "/job/data.py", 88
+    >>> words(Line("extra", "A-1", "load", 9, 0.014, 0.62, *where, of_line=0.7, samples=99))
     '62 % of the extra 14 ms: json.loads, data.py:88'
     """
     whole = f"the extra {duration(line.seconds)}" if line.kind == "extra" else line.scope
