@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from gpuprof._analysis.figures import Figure, compare, figure, student
+from gpuprof._analysis.figures import Figure, compare, figure, student, wandering
 from numpy.typing import NDArray
 
 
@@ -54,6 +54,24 @@ def test_steps_that_are_alike_are_worth_fewer() -> None:
         for correlation in (0.0, 0.9)
     )
     assert (pytest.approx(400, rel=0.1), pytest.approx(400 / 19, rel=0.3)) == (independent, alike)
+
+
+@pytest.mark.parametrize(("slow", "fast"), [(0.06, 0.05), (0.0, 0.05)])
+def test_ranks_tell_together_how_long_their_speeds_wander(slow: float, fast: float) -> None:
+    """Beneath noise that hides it, the error of a rank is what runs differ by; without, no more."""
+    random = np.random.default_rng(7)
+    typical, errors = [], []
+    for run in range(40):
+        ranks = [
+            steps(100 * run + rank, 60, 0.9, slow) * np.exp(random.normal(0, fast, 60))
+            for rank in range(4)
+        ]
+        inflation = wandering(ranks)
+        figures = [figure(rank, wandering=inflation) for rank in ranks]
+        typical += [math.log(each.seconds) for each in figures]
+        errors += [each.error for each in figures]
+    assert pytest.approx(np.std(typical), rel=0.35) == np.mean(errors)
+    assert np.mean(errors) > 0.9 * np.std(typical)
 
 
 @pytest.mark.parametrize("correlation", [0.0, 0.3, 0.6, 0.9])

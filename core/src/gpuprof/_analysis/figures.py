@@ -9,6 +9,10 @@ An interval of a block bootstrap alone is too narrow with few steps. At 40 steps
 covers 86 % at an autocorrelation of 0.6, and 50 % at 0.9. So the bootstrap's error is scaled to
 what the autocorrelation calls for, and the interval is Student's, with as many degrees of freedom
 as there are independent steps.
+
+On a busy machine a rank's speed also wanders for many steps, beneath noise that is new in each. The
+correlation of a step with the next is then small, and hides how long the rest lasts. The steps of
+one rank are too few to tell; those of all ranks of a group together are not.
 """
 
 from __future__ import annotations
@@ -45,6 +49,12 @@ _WORTH = 4.0
 _DRAWS = 200
 _SEED = 20
 _LARGEST_CORRELATION = 0.97
+_FEWEST = 8
+"""Steps, to tell how alike they are."""
+_WANDERING = 0.9
+"""The correlation of a step with the next one in the speed of a rank, where that wanders."""
+_SHARES = np.array([[0.0], [0.2], [0.5], [1.0]])
+"""Of the variance between steps, what may come from wandering."""
 
 
 @attrs.frozen
@@ -64,12 +74,13 @@ class Figure:
     effective: float
 
 
-def figure(values: Floats, lasting: float = 0.0) -> Figure:
+def figure(values: Floats, lasting: float = 0.0, wandering: float = 1.0) -> Figure:
     """The typical time.
 
     Args:
         values: seconds of each step; 0 for one that does not have it.
         lasting: a standard error that more steps would not make smaller, relative.
+        wandering: the least `_inflation`, as all ranks of the group tell.
     """
     found = values[values > 0]
     count, share = len(found), len(found) / max(1, len(values))
@@ -80,18 +91,52 @@ def figure(values: Floats, lasting: float = 0.0) -> Figure:
     correlation = _correlation(logs)
     length = _block_length(correlation, count)
     error = _bootstrap(logs, length) if count > 1 else 0.0
-    error *= math.sqrt(_inflation(correlation, math.inf) / _inflation(correlation, length))
+    inflation = max(wandering, _inflation(correlation, math.inf))
+    error *= math.sqrt(inflation / _inflation(correlation, length))
     # whether a step has it at all may be chance, too
     error = math.hypot(error, math.sqrt((1 - share) / count), lasting)
-    return Figure(median * share, error, count, count / _inflation(correlation, math.inf))
+    return Figure(median * share, error, count, count / inflation)
+
+
+def wandering(ranks: Iterable[Floats]) -> float:
+    """By how much wandering speeds inflate the variance of a mean: see `_inflation`.
+
+    Each share of wandering is as likely as the spectra of all ranks make it (Whittle's likelihood).
+    A spectrum has no frequency 0, so that it does not matter that the mean is estimated, too.
+
+    Args:
+        ranks: of each rank of a group the seconds of each step; 0 for one that does not have it.
+    """
+    orders = [_orders(values[values > 0]) for values in ranks]
+    orders = [each for each in orders if len(each) >= _FEWEST]
+    if not orders:
+        return 1.0
+    likelihood, inflation = 0.0, 0.0
+    for each in orders:
+        count = len(each)
+        angles = 2 * np.pi * np.arange(1, (count - 1) // 2 + 1) / count
+        spectrum = np.abs(np.fft.rfft(each)[1 : len(angles) + 1]) ** 2 / (each @ each)
+        slow = (1 - _WANDERING**2) / (1 - 2 * _WANDERING * np.cos(angles) + _WANDERING**2)
+        expected = 1 - _SHARES + _SHARES * slow
+        variance = (spectrum / expected).mean(axis=1)
+        likelihood -= len(angles) * np.log(variance) + np.log(expected).sum(axis=1)
+        of_mean = 1 + _SHARES[:, 0] * (_inflation(_WANDERING, count) - 1)
+        inflation += variance * of_mean / len(orders)
+    weights = np.exp(likelihood - np.max(likelihood))
+    return max(1.0, float(weights @ inflation / weights.sum()))
+
+
+def _orders(values: Floats) -> Floats:
+    """The place of each value among all by size, from their middle."""
+    return np.argsort(np.argsort(values, kind="stable"), kind="stable") - (len(values) - 1) / 2
 
 
 def _correlation(values: Floats) -> float:
     """Of each value with the next one, by ranks, and corrected for the mean's being estimated."""
     count = len(values)
-    if count < 8:
+    if count < _FEWEST:
         return 0.0
-    ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable") - (count - 1) / 2
+    ranks = _orders(values)
     found = float(ranks[1:] @ ranks[:-1] / (ranks @ ranks))
     return min(_LARGEST_CORRELATION, max(0.0, (count * found + 1) / (count - 4)))
 

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from gpuprof._analysis import reading
 from gpuprof._analysis.causes import Name
 from gpuprof._analysis.explain import explain
-from gpuprof._analysis.figures import RANKS_WAITED_SPREAD, WAITED_SPREAD, Figure, figure
+from gpuprof._analysis.figures import (
+    RANKS_WAITED_SPREAD,
+    WAITED_SPREAD,
+    Figure,
+    figure,
+    wandering,
+)
 from gpuprof._analysis.run import (
     Process,
     Run,
@@ -34,7 +40,7 @@ from gpuprof.errors import ConfigError, OutputError
 
 Floats = NDArray[np.float64]
 
-VERSION = 4
+VERSION = 5
 FORMAT = "gpuprof-baseline"
 _DIGITS = 5
 
@@ -288,8 +294,8 @@ def _group(
             waits,
             _round(float(calls.mean())),
             _rounded(seconds.mean(axis=1), mean),
-            dict(zip(names, map(_rounded, seconds.T, shares), strict=True)) if several else {},
-            dict(_to_others(names, seconds, shares)) if several and not waits else {},
+            _of_ranks(names, list(seconds.T), shares) if several else {},
+            _to_others(names, seconds, shares) if several and not waits else {},
         )
     return Group(
         names,
@@ -297,31 +303,45 @@ def _group(
         _rounded(of_ranks(waiting[np.ix_(used, numbers)], ranks).mean(axis=1) / 1e9, mean),
         _round(imbalance(work, of_ranks(run.lengths[np.ix_(used, numbers)], ranks) > 0)),
         scopes,
-        dict(zip(names, map(_rounded, work.T, shares), strict=True)) if several else {},
-        dict(_to_others(names, work, shares)) if several else {},
+        _of_ranks(names, list(work.T), shares) if several else {},
+        _to_others(names, work, shares) if several else {},
     )
 
 
-def _to_others(
-    names: Sequence[str], seconds: Floats, shares: Sequence[float]
-) -> Iterator[tuple[str, Figure]]:
+def _to_others(names: Sequence[str], seconds: Floats, shares: Sequence[float]) -> dict[str, Figure]:
     """The figure of each rank's time to the others', of the steps in which both have the scope."""
     others = of_others(seconds)
-    for column, name in enumerate(names):
-        both = (seconds[:, column] > 0) & (others[:, column] > 0)
-        if both.any():
-            ratios = seconds[both, column] / others[both, column]
-            yield name, _rounded(ratios, shares[column], RANKS_WAITED_SPREAD)
+    ratios = np.divide(seconds, others, out=np.zeros_like(seconds), where=others > 0)
+    rows = [row[row > 0] for row in ratios.T]
+    figures = _of_ranks(names, rows, shares, RANKS_WAITED_SPREAD)
+    return {name: each for name, each in figures.items() if each.steps}
 
 
-def _rounded(values: Floats, waited: float, spread: float = WAITED_SPREAD) -> Figure:
+def _of_ranks(
+    names: Sequence[str],
+    values: Sequence[Floats],
+    shares: Sequence[float],
+    spread: float = WAITED_SPREAD,
+) -> dict[str, Figure]:
+    """The figure of each rank, from a row of values for each, as for `_rounded`."""
+    inflation = wandering(values)
+    return {
+        name: _rounded(row, waited, spread, inflation)
+        for name, row, waited in zip(names, values, shares, strict=True)
+    }
+
+
+def _rounded(
+    values: Floats, waited: float, spread: float = WAITED_SPREAD, inflation: float = 1.0
+) -> Figure:
     """A figure with as many digits as a baseline keeps, so that one gives what its runs would.
 
     Args:
         waited: share of the time in which the threads waited for a processor.
         spread: how much runs differ for that reason, to this share's square.
+        inflation: by wandering speeds; see `wandering`.
     """
-    found = figure(values, spread * waited**2)
+    found = figure(values, spread * waited**2, inflation)
     return Figure(_round(found.seconds), _round(found.error), found.steps, _round(found.effective))
 
 
