@@ -79,8 +79,8 @@ test-jobs: ## unmodified jobs of Transformers, Lightning, TRL and Ray's librarie
 	elif [ $$code != 0 ]; then exit $$code; fi; \
 	$(UNMODIFIED)/bin/python -m pytest $(or $(TESTS),tests/jobs)
 
-truth-diff: $(READY) ## how often `gpuprof diff` finds what is 10 % slower, in simulated and real runs: make truth-diff SETS=60 REAL=6
-	@$(BIN)/python tests/truth/changes.py --sets $(or $(SETS),60) --real $(or $(REAL),0)
+truth-diff: $(READY) ## how often `gpuprof diff` finds what is 10 % slower, in simulated and real runs: make truth-diff SETS=60 REAL=6 SEED=1
+	@$(BIN)/python tests/truth/changes.py --sets $(or $(SETS),60) --real $(or $(REAL),0) --seed $(if $(filter default,$(SEED)),0,$(SEED))
 
 truth-adversary: $(READY) ## search for jobs whose answers of `gpuprof explain` are wrong: make truth-adversary MINUTES=30 SEED=1
 	@$(BIN)/python tests/truth --adversary $(or $(MINUTES),10) --seed $(if $(filter default,$(SEED)),0,$(SEED))

@@ -108,7 +108,7 @@ def wandering(ranks: Iterable[Floats]) -> float:
         ranks: of each rank of a group the seconds of each step; 0 for one that does not have it.
     """
     orders = [_orders(values[values > 0]) for values in ranks]
-    orders = [each for each in orders if len(each) >= _FEWEST]
+    orders = [each for each in orders if len(each) >= _FEWEST and each.any()]
     if not orders:
         return 1.0
     likelihood, inflation = 0.0, 0.0
@@ -127,16 +127,18 @@ def wandering(ranks: Iterable[Floats]) -> float:
 
 
 def _orders(values: Floats) -> Floats:
-    """The place of each value among all by size, from their middle."""
-    return np.argsort(np.argsort(values, kind="stable"), kind="stable") - (len(values) - 1) / 2
+    """The place of each value among all by size, from their middle; equal ones share theirs."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    middles: Floats = np.cumsum(counts) - (counts + len(values)) / 2
+    return middles[place]
 
 
 def _correlation(values: Floats) -> float:
     """Of each value with the next one, by ranks, and corrected for the mean's being estimated."""
     count = len(values)
-    if count < _FEWEST:
-        return 0.0
     ranks = _orders(values)
+    if count < _FEWEST or not ranks.any():
+        return 0.0
     found = float(ranks[1:] @ ranks[:-1] / (ranks @ ranks))
     return min(_LARGEST_CORRELATION, max(0.0, (count * found + 1) / (count - 4)))
 

@@ -23,6 +23,8 @@ from gpuprof._analysis.figures import (
     figure,
     wandering,
 )
+from gpuprof._analysis.loop import NAMES
+from gpuprof._analysis.path import OUTSIDE
 from gpuprof._analysis.run import (
     Process,
     Run,
@@ -43,6 +45,8 @@ Floats = NDArray[np.float64]
 VERSION = 5
 FORMAT = "gpuprof-baseline"
 _DIGITS = 5
+_BETWEEN_CALLS = "(between calls)"
+_BETWEEN_STEPS = "(between steps)"
 
 
 @attrs.frozen
@@ -294,9 +298,19 @@ def _group(
             waits,
             _round(float(calls.mean())),
             _rounded(seconds.mean(axis=1), mean),
-            _of_ranks(names, list(seconds.T), shares) if several else {},
+            _of_ranks(names, list(seconds.T), shares, works=not waits) if several else {},
             _to_others(names, seconds, shares) if several and not waits else {},
         )
+    outside = (run.lengths[:, numbers] - run.tracked[:, numbers]).clip(0)
+    called = run.driver is not None and processes[0].number != run.driver
+    nowhere = _BETWEEN_CALLS if called else NAMES[OUTSIDE]
+    between = _between_steps(run, processes)
+    for name, columns in ((nowhere, outside), (_BETWEEN_STEPS, between)):
+        seconds = of_ranks(columns[used], ranks) / 1e9
+        if seconds.any():
+            of_each = _of_ranks(names, list(seconds.T), shares, works=False) if several else {}
+            # a rank may wait there for others, so that it is not compared with them
+            scopes[name] = Scope(False, 0.0, _rounded(seconds.mean(axis=1), mean), of_each, {})
     return Group(
         names,
         _rounded(work.mean(axis=1), mean),
@@ -306,6 +320,22 @@ def _group(
         _of_ranks(names, list(work.T), shares) if several else {},
         _to_others(names, work, shares) if several else {},
     )
+
+
+def _between_steps(run: Run, processes: Sequence[Process]) -> Floats:
+    """Nanoseconds after each step until the next one of those that count, by step and process.
+
+    Only processes that mark steps have any.
+    """
+    after = np.zeros((len(run.steps), len(processes)))
+    used = np.array(run.usual, np.int64)
+    before = used[:-1][np.diff(used) == 1]
+    for column, process in enumerate(processes):
+        if process.number in run.edges or process.number == run.driver:
+            start, end = run.step_edges(process)
+            both = before[(start[before + 1] > 0) & (end[before] > 0)]
+            after[both, column] = (start[both + 1] - end[both]).clip(0)
+    return after
 
 
 def _to_others(names: Sequence[str], seconds: Floats, shares: Sequence[float]) -> dict[str, Figure]:
@@ -322,9 +352,14 @@ def _of_ranks(
     values: Sequence[Floats],
     shares: Sequence[float],
     spread: float = WAITED_SPREAD,
+    works: bool = True,
 ) -> dict[str, Figure]:
-    """The figure of each rank, from a row of values for each, as for `_rounded`."""
-    inflation = wandering(values)
+    """The figure of each rank, from a row of values for each, as for `_rounded`.
+
+    Args:
+        works: whether the values tell how fast the ranks are.
+    """
+    inflation = wandering(values) if works else 1.0
     return {
         name: _rounded(row, waited, spread, inflation)
         for name, row, waited in zip(names, values, shares, strict=True)
