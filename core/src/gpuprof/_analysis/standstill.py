@@ -125,7 +125,7 @@ def chain(frames: Iterable[Frame]) -> tuple[str, ...]:
             entry, is_library = f"{package}.{short.rpartition('.')[2]}", True
     if entry and not names:
         names.append(entry)
-    return tuple(names)
+    return tuple(name for name in names if name != "<module>") or tuple(names)
 
 
 def doings(now: Sequence[Process], later: Sequence[Process] = ()) -> list[Doing]:

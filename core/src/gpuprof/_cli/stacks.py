@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import click
 
 from gpuprof._artifacts import runs
-from gpuprof._cli.settings import examples, output_dir_option
+from gpuprof._cli import settings
 from gpuprof.errors import ConfigError
 
 
-@click.command(epilog=examples("gpuprof stacks latest --again 0"))
-@click.argument("name", required=False, default=runs.LATEST, metavar="[RUN | PATH]")
-@output_dir_option
+@click.command(epilog=settings.examples("gpuprof stacks latest --again 0"))
+@settings.run_argument
+@settings.output_dir_option
 @click.option(
     "--again",
     type=click.FloatRange(0),
@@ -24,7 +23,7 @@ from gpuprof.errors import ConfigError
     help="Look again after so many seconds, to tell what moves. 0: look once.",
 )
 @click.option("--full", is_flag=True, help="Show whole stacks, of all threads.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings.json_option
 def command(name: str, output_dir: str, again: float, full: bool, as_json: bool) -> None:
     """Show what every process of a running job does now.
 
@@ -37,9 +36,7 @@ def command(name: str, output_dir: str, again: float, full: bool, as_json: bool)
     from gpuprof._artifacts.dumps import ask
     from gpuprof._report import standstill
 
-    path = name if os.path.isdir(name) or os.sep in name else runs.find(output_dir, name)
-    if name == runs.LATEST:
-        click.echo(f"run: {path}", err=True)
+    path = settings.find_run(name, output_dir)
     known = runs.about(path)
     if known is None:
         raise ConfigError([f"{path}: no directory of a run; gpuprof runs lists the runs"])
@@ -50,7 +47,7 @@ def command(name: str, output_dir: str, again: float, full: bool, as_json: bool)
     if again:
         time.sleep(again)
         later = ask(path)
-    waits: list[str] = []
+    waits = standstill.sentences(now, later)
     if as_json:
         click.echo(standstill.as_json(now, later, waits))
     else:

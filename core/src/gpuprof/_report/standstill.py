@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpuprof._analysis.standstill import Class, Doing, classes, doings
+from gpuprof._analysis.waiting import Chain, Collective, Cycle, Wait, waits
 from gpuprof._artifacts.dumps import Process
+from gpuprof._report.words import all_of
 from gpuprof._session.instruments.collectives import runs
 
 _MOST = 5
@@ -18,6 +20,10 @@ _STATES = {
     "waits": "has not moved",
     "": "",
 }
+
+
+_IDLE = ("ray.main_loop",)
+"""The stack of a worker of Ray that runs no call."""
 
 
 def age(seconds: float) -> str:
@@ -48,19 +54,21 @@ def ranks(numbers: Iterable[int]) -> str:
     return f"rank{'s' if len(known) > 1 else ''} {','.join(stretches)}"
 
 
-def text(now: Sequence[Process], later: Sequence[Process], waits: Sequence[str], full: bool) -> str:
+def text(
+    now: Sequence[Process], later: Sequence[Process], who_waits: Sequence[str], full: bool
+) -> str:
     """The page.
 
     Args:
         later: the second look; empty if there was one only.
-        waits: who waits for whom, in sentences.
+        who_waits: for whom, in sentences.
         full: whether whole stacks are shown, of all threads.
     """
     last = later or now
     lines = []
     for process in last:
         lines += _absent(process)
-    lines += waits
+    lines += who_waits
     if lines:
         lines.append("")
     everything = doings(now, later)
@@ -90,6 +98,87 @@ def _absent(process: Process) -> list[str]:
     return []
 
 
+def sentences(now: Sequence[Process], later: Sequence[Process]) -> list[str]:
+    """Who waits for whom."""
+    last = later or now
+    absent = [process for process in last if process.state != "answered"]
+    known = waits(last, doings(now, later))
+    return list(dict.fromkeys(_sentence(wait, absent) for wait in known))
+
+
+def _sentence(wait: Wait, absent: Sequence[Process]) -> str:
+    if isinstance(wait, Collective):
+        return _collective(wait, absent)
+    if isinstance(wait, Cycle):
+        around = [f"{_doing(each)} waits for" for each in wait.around]
+        return f"deadlock: {' '.join(around)} {wait.around[0].process.name}"
+    if isinstance(wait, Chain):
+        them = _names(wait.waiters)
+        verb = "waits" if len(wait.waiters) == 1 else "wait"
+        state = _STATES[wait.last.state]
+        return f"{them} {verb} for {_doing(wait.last)}{f': {state}' * bool(state)}"
+    what = "an actor's call" if wait.of_actor else "a task"
+    what = f"one of several calls, {what} perhaps" if wait.several else what
+    sentence = f"{_doing(wait.waiter)} waits for {what} that no process runs"
+    if absent:
+        return f"{sentence} that has answered; {_names(absent)} did not"
+    remedy = "the cluster may lack free resources: ray status"
+    return f"{sentence}: {remedy}, or it has not started yet"
+
+
+def _collective(wait: Collective, absent: Sequence[Process]) -> str:
+    seconds = max(each.seconds for each in wait.inside)
+    since = f" for {age(seconds)}" if seconds else ""
+    operation = f"{wait.operation} " if wait.operation else "a collective, "
+    numbers = [
+        each.process.answer["rank of job"]
+        for each in wait.inside
+        if "rank of job" in each.process.answer
+    ]
+    inside = f"{len(wait.inside)} of {wait.size} ({ranks(numbers)})"
+    verb = "is" if len(wait.inside) == 1 else "are"
+    late = []
+    for rank, begun, doing in wait.late:
+        if doing is not None:
+            name = f"rank {rank} ({doing.process.name})"
+            late.append(f"{name} has begun #{begun} at most, and is in {_place(doing)}")
+        else:
+            gone = [each for each in absent if each.rank == rank]
+            state = gone[0].state if len(gone) == 1 else "not among those that answer"
+            late.append(f"rank {rank} is {'silent' if state == 'answered' else state}")
+    more = f"; {len(late) - _MOST} more" if len(late) > _MOST else ""
+    return (
+        f"{inside} {verb} in {operation}#{wait.number} of their group{since}; "
+        f"{'; '.join(late[:_MOST])}{more}"
+    )
+
+
+def _doing(doing: Doing) -> str:
+    return f"{doing.process.name} ({_place(doing)})"
+
+
+def _place(doing: Doing) -> str:
+    names = " < ".join(doing.chain[:3])
+    since = f", {age(doing.seconds)}" if doing.scope else ""
+    return f"{names} at {doing.location}{since}"
+
+
+def _names(processes: Sequence[Process]) -> str:
+    """Names as people list them, those of a group together."""
+    groups: dict[str, list[Process]] = {}
+    for each in processes:
+        groups.setdefault(each.group, []).append(each)
+    listed = []
+    for group, those in groups.items():
+        if len(those) == 1 or any(".child-" in each.name for each in those):
+            names = [each.name for each in those]
+            more = [f"{len(names) - _MOST} more of {group}"] if len(names) > _MOST else []
+            listed += [*names[:_MOST], *more]
+        else:
+            listed.append(f"{group} {ranks(each.rank for each in those)}")
+    return all_of(listed)
+
+
 def _class(found: Class, full: bool) -> list[str]:
     first = found.same[0]
     about = [_who(found)]
@@ -97,7 +186,9 @@ def _class(found: Class, full: bool) -> list[str]:
         about.append(first.thread)
     if first.process.state == "by signal":
         about.append("C code holds Python's lock")
-    if first.state:
+    if first.chain == _IDLE:
+        about.append("idle")
+    elif first.state:
         about.append(_STATES[first.state])
     scopes = sorted({each.scope for each in found.same if each.scope})
     if scopes:
@@ -125,12 +216,12 @@ def _who(found: Class) -> str:
     return f"{len(names)} of {found.size}: {them}"
 
 
-def as_json(now: Sequence[Process], later: Sequence[Process], waits: Sequence[str]) -> str:
+def as_json(now: Sequence[Process], later: Sequence[Process], who_waits: Sequence[str]) -> str:
     """The same for programs."""
     return json.dumps(
         {
             "time": time.time(),
-            "waits": list(waits),
+            "waits": list(who_waits),
             "processes": [_entry(process) for process in (later or now)],
             "stacks": [_merged(each) for each in classes(doings(now, later))],
         },

@@ -37,6 +37,8 @@ MEMORY = "gpuprof-dump"
 """How the name of the file in memory begins; then come the signal and the thread to send it to."""
 QUESTION = re.compile(r"\d{20}-[0-9a-f]{6}")
 """The name of a question's directory."""
+_KEY = "_gpuprof_key"
+"""The attribute of a future with the key of what it waits for; see `instruments.coroutines`."""
 _OWN_THREADS = "gpuprof-"
 _MOST_FRAMES, _MOST_THREADS, _MOST_TASKS, _MOST_OPEN = 200, 500, 500, 2_000
 OURS = tuple(
@@ -194,8 +196,13 @@ def snapshot(clock: Callable[[], int]) -> dict[str, Any]:
             }
         )
     tasks = [
-        {"name": task.get_name(), "frames": stack, "scope": scopes.get((None, id(task)))}
-        for task, stack in _tasks(frames)
+        {
+            "name": task.get_name(),
+            "frames": stack,
+            "waits": awaited,
+            "scope": scopes.get((None, id(task))),
+        }
+        for task, stack, awaited in _tasks()
     ]
     return {"threads": threads, "tasks": tasks, "ended": ended, **_states()}
 
@@ -217,17 +224,21 @@ def _name(code: CodeType) -> str:
 
 def _waits(innermost: FrameType | None) -> list[Mapping[str, Any]]:
     """What the calls of instruments on a stack wait for or do, the innermost first."""
-    found: list[Mapping[str, Any]] = []
+    known: list[Mapping[str, Any]] = []
     frame = innermost
     while frame is not None:
-        tell = waits.get(frame.f_code)
-        if tell is not None:
-            with suppress(Exception):  # a library of another release: say less
-                what = tell(frame)
-                if what is not None:
-                    found.append(what)
+        known += _told(frame)
         frame = frame.f_back
-    return found
+    return known
+
+
+def _told(frame: FrameType) -> list[Mapping[str, Any]]:
+    tell = waits.get(frame.f_code)
+    if tell is not None:
+        with suppress(Exception):  # a library of another release: say less
+            what = tell(frame)
+            return [] if what is None else [what]
+    return []
 
 
 def _states() -> dict[str, Any]:
@@ -287,30 +298,35 @@ def cpu_time(thread: int | None) -> float | None:
         return None
 
 
-def _tasks(frames: Mapping[int, FrameType]) -> Iterator[tuple[Any, Frames]]:
-    """The tasks of all event loops that are suspended now, with their stacks."""
+def _tasks() -> Iterator[tuple[Any, Frames, list[Mapping[str, Any]]]]:
+    """The suspended tasks of all event loops, their stacks, and what they wait for or run."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
         return
     count = 0
     for task in _all_tasks(asyncio):
-        with suppress(Exception):
+        with suppress(Exception):  # it may go on meanwhile
             if task.done():
                 continue
             stack: Frames = []
+            told: list[Mapping[str, Any]] = []
             awaited = task.get_coro()
             while awaited is not None and len(stack) < _MOST_FRAMES:
+                key = getattr(awaited, _KEY, None)
+                if isinstance(key, bytes):
+                    told.append({"on": "await", "calls": [(key.hex(), "")]})
                 frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
                 if frame is not None:
-                    code = frame.f_code
-                    if not code.co_filename.startswith(OURS):
-                        stack.append((_name(code), code.co_filename, frame.f_lineno or 0))
+                    told += _told(frame)
+                    if not frame.f_code.co_filename.startswith(OURS):
+                        line = frame.f_lineno or 0
+                        stack.append((_name(frame.f_code), frame.f_code.co_filename, line))
                 awaited = getattr(awaited, "cr_await", None) or getattr(
                     awaited, "gi_yieldfrom", None
                 )
             if stack:
                 count += 1
-                yield task, stack[::-1]
+                yield task, stack[::-1], told[::-1]
         if count >= _MOST_TASKS:
             return
 

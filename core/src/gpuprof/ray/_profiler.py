@@ -33,6 +33,7 @@ from gpuprof._report import printing
 from gpuprof._report.trees import DRIVER, introduce
 from gpuprof._session import instruments, public
 from gpuprof._session.control import ControlThread
+from gpuprof._session.dump import Answerer
 from gpuprof._session.file import TotalsEntry, TreeEntry
 from gpuprof._session.instruments.instrument import Hooks
 from gpuprof._session.ledger import DRAIN_INTERVAL, LAST_SECONDS, LedgerWriter, make_header
@@ -215,6 +216,10 @@ class Profiler:
             else []
         )
         self._runner_tree = self._begin_tree()
+        self._answerer = None
+        if self.directory is not None and here is None:
+            about = {"name": "Runner", "group": "Runner", "rank": 0, "node": node_name()}
+            self._answerer = Answerer(self.directory, "Runner.json", about, lambda: None)
 
     def _placed(self, config: Config) -> Config:
         """The configuration of this process."""
@@ -554,6 +559,8 @@ class Profiler:
             self._ledger.end()
         if self._drains is not None:
             self._drains.end()
+        if self._answerer is not None:
+            self._answerer.end()
 
     def _finish(
         self, directory: str, runner: TreeEntry, timeout: float

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
+from gpuprof._session import dump
 from gpuprof._session.instruments.instrument import Call, Instrument, UnexpectedError
 from gpuprof._session.ledger import PROCESS_GROUP
 
@@ -170,6 +171,20 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
         if hasattr(c10d, name):
             instrument.after(owners, name, note_groups)
     note_groups()
+
+    def now() -> list[dict[str, Any]]:
+        """The process groups with the collectives that this rank has begun."""
+        members = c10d._world.pg_group_ranks
+        known = []
+        for group, named in list(groups.items()):
+            ranks = runs(members.get(group, {}))
+            known.append({"name": named.name, "ranks": ranks, "begun": named.counted})
+        return known
+
+    dump.states["rank of job"] = lambda: (
+        distributed.get_rank() if distributed.is_initialized() else None
+    )
+    dump.states["groups"] = now
 
 
 INSTALL = {"torch.distributed": _install}

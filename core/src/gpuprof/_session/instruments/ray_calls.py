@@ -7,11 +7,12 @@ import inspect
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from gpuprof_timing.instrument import call_linked, follow, is_compiling
 
+from gpuprof._session import dump
 from gpuprof._session.instruments.coroutines import Driven, Tasks
 from gpuprof._session.instruments.generators import FIRST, Stream
 from gpuprof._session.instruments.instrument import (
@@ -26,6 +27,8 @@ _TASK = 24
 """Bytes of a task's id, with which the id of each of its results begins; then comes its number."""
 _NOT_RANDOM = b"\xff" * KEY
 """How the ids of a driver and of an actor's start begin. All others begin with random bytes."""
+_MOST_AWAITED = 1_000
+"""Calls that are named of those that a process waits for at once."""
 _MOST_STREAMS = 10_000
 """Calls of generators that a process knows, the latest ones."""
 
@@ -198,6 +201,43 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     instrument.replace([manager], "get_execution_info", make)
     infos.clear()  # Ray remembers what the manager returned
     instrument.at_end(infos.clear)
+    _tell_now(worker, is_ref, key)
+
+
+def _tell_now(worker: ModuleType, is_ref: type[Any], key: Callable[[Any], bytes]) -> None:
+    """Have `gpuprof stacks` know which calls this process waits for, and which actor it is."""
+
+    def calls(refs: Any) -> list[tuple[str, str]]:
+        """The keys of calls, and the actors that run them: their ids are in those of the calls."""
+        several = refs if isinstance(refs, (list, tuple)) else [refs]
+        return [
+            (key(ref).hex(), ref.binary()[KEY:_TASK].hex())
+            for ref in several[:_MOST_AWAITED]
+            if isinstance(ref, is_ref) and ref.binary()[:KEY] != _NOT_RANDOM  # those are objects
+        ]
+
+    def getting(frame: FrameType) -> dict[str, Any]:
+        return {"on": "ray.get", "calls": calls(frame.f_locals["object_refs"])}
+
+    def waiting(frame: FrameType) -> dict[str, Any]:
+        return {"on": "ray.wait", "calls": calls(frame.f_locals["ray_waitables"])}
+
+    dump.waits[inspect.unwrap(worker.get).__code__] = getting
+    dump.waits[inspect.unwrap(worker.wait).__code__] = waiting
+    dump.waits[Instrument.call_coroutine.__code__] = _runs_coroutine
+    dump.states["actor"] = lambda: worker.global_worker.actor_id.hex()
+
+
+def _runs(frame: FrameType) -> dict[str, Any] | None:
+    task = frame.f_locals.get("task")
+    return {"runs": task.hex(), "name": frame.f_locals["name"]} if task else None
+
+
+def _runs_coroutine(frame: FrameType) -> dict[str, Any] | None:
+    call = frame.f_locals.get("call")
+    if isinstance(call, Call) and isinstance(call.key, bytes):
+        return {"runs": call.key.hex(), "name": call.name}
+    return None
 
 
 def _arguments(args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
@@ -251,8 +291,6 @@ def _marked(
             return stream.items(generator)
         return stream.async_items(generator, tasks.follow)
 
-    # keeps `name` and `method`, which Ray looks at
-    @functools.wraps(function)
     def executor(*args: Any, **kwargs: Any) -> Any:
         if not instrument.on:
             return function(*args, **kwargs)
@@ -270,7 +308,8 @@ def _marked(
             return function(*args, **kwargs)
         return call_linked(recording, name, None, task, function, args, kwargs, instrument.fail)
 
-    return executor
+    dump.waits[executor.__code__] = _runs
+    return functools.wraps(function)(executor)  # keeps `name` and `method`, which Ray looks at
 
 
 INSTALL = {"ray": _install}

@@ -1,0 +1,216 @@
+"""Who waits for whom now, from what the processes of a running job have answered.
+
+Says less rather than wrong: where a call or a rank is not known, there is no edge.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from gpuprof._analysis.standstill import Doing
+from gpuprof._artifacts.dumps import Process
+from gpuprof._session.instruments.collectives import COLLECTIVES
+
+_NO_ACTOR = "ff" * 12
+"""How the id of an actor begins in that of a call that no actor runs."""
+
+
+@attrs.frozen
+class Collective:
+    """Ranks that are in a collective which others of the group have not begun.
+
+    Args:
+        operation: its name; empty if that is not known.
+        number: which of the group's it is, from 1.
+        size: of the group.
+        inside: what the ranks that have begun it do.
+        late: the others: the rank, how many it has begun, and what it does; ``None`` if that is not
+            known.
+    """
+
+    operation: str
+    number: int
+    size: int
+    inside: tuple[Doing, ...]
+    late: tuple[tuple[int, int | None, Doing | None], ...]
+
+
+@attrs.frozen
+class Cycle:
+    """Processes each of which waits for the next, and the last for the first."""
+
+    around: tuple[Doing, ...]
+
+
+@attrs.frozen
+class Chain:
+    """Processes that wait, directly or through others, for one that does not wait itself."""
+
+    waiters: tuple[Process, ...]
+    last: Doing
+
+
+@attrs.frozen
+class Unknown:
+    """A wait for calls that no process runs that has answered.
+
+    Args:
+        of_actor: whether the call is an actor's.
+        several: whether it is one of several calls.
+    """
+
+    waiter: Doing
+    of_actor: bool
+    several: bool
+
+
+Wait = Collective | Cycle | Chain | Unknown
+
+
+def waits(processes: Sequence[Process], doings: Iterable[Doing]) -> list[Wait]:
+    """Who waits for whom.
+
+    Args:
+        doings: of the same processes.
+    """
+    mains = {each.process.file: each for each in doings if not each.thread}
+    return [*_collectives(processes, mains), *_calls(processes, mains)]
+
+
+def _collectives(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator[Collective]:
+    members: dict[str, dict[int, tuple[Process, int]]] = {}
+    everybody: dict[str, set[int]] = {}
+    by_rank: dict[int, Process] = {}
+    for process in processes:
+        rank = process.answer.get("rank of job")
+        if rank is None:
+            continue
+        by_rank[rank] = process
+        for group in process.answer.get("groups", ()):
+            members.setdefault(group["name"], {})[rank] = process, group["begun"]
+            stretches = [range(a, a + step * count, step) for a, step, count in group["ranks"]]
+            everybody[group["name"]] = {number for stretch in stretches for number in stretch}
+    for name, begun in members.items():
+        number = max(count for _, count in begun.values())
+        inside = [
+            mains[process.file]
+            for process, count in begun.values()
+            if count == number and process.file in mains
+        ]
+        inside = [each for each in inside if each.state != "moves" and _in_torch(each)]
+        late = []
+        for rank in sorted(everybody[name]):
+            count = begun[rank][1] if rank in begun else 0 if rank in by_rank else None
+            if count != number:
+                doing = mains.get(by_rank[rank].file) if rank in by_rank else None
+                late.append((rank, count, doing))
+        if inside and late and not any(each[2] and each[2].state == "moves" for each in late):
+            operations = {_operation(each) for each in inside}
+            operation = operations.pop() if len(operations) == 1 else ""
+            size = len(everybody[name])
+            yield Collective(operation, number, size, tuple(inside), tuple(late))
+
+
+def _in_torch(doing: Doing) -> bool:
+    """Whether a thread may be in a collective: some begin in a step backwards, in C++."""
+    return "torch" in doing.chain[0].split(".")[0] or "torch." in doing.scope
+
+
+def _operation(doing: Doing) -> str:
+    for function, file, _ in doing.frames:
+        if os.path.basename(file) == "distributed_c10d.py" and function in COLLECTIVES:
+            return function
+    return ""
+
+
+def _calls(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator[Wait]:
+    running: dict[str, Process] = {}
+    actors: dict[str, Process] = {}
+    for process in processes:
+        for told in _told(process):
+            for what in told:
+                if "runs" in what:
+                    running[what["runs"]] = process
+        actor = process.answer.get("actor")
+        if actor and not actor.startswith(_NO_ACTOR):
+            actors[actor] = process
+    edges: dict[str, set[str]] = {}
+    by_file = {process.file: process for process in processes}
+    for process in processes:
+        doing = mains.get(process.file)
+        if doing is None or doing.state == "moves":
+            continue
+        for told in _told(process):
+            if not told or "on" not in told[0]:
+                continue
+            calls = told[0]["calls"]
+            # one of several may have ended, unless somebody runs it
+            targets = {running[key].file for key, _ in calls if key in running}
+            if not targets and len(calls) == 1 and calls[0][1] in actors:
+                targets = {actors[calls[0][1]].file}
+            if targets:
+                edges.setdefault(process.file, set()).update(targets - {process.file})
+                if targets == {process.file}:
+                    yield Cycle((doing,))
+            elif calls and not any(actor in actors for _, actor in calls):
+                of_actor = not any(actor.startswith(_NO_ACTOR) or not actor for _, actor in calls)
+                yield Unknown(doing, of_actor, len(calls) > 1)
+    cycles = _cycles(edges)
+    for cycle in cycles:
+        yield Cycle(tuple(mains[file] for file in cycle))
+    yield from _chains(edges, {file for cycle in cycles for file in cycle}, mains, by_file)
+
+
+def _told(process: Process) -> Iterator[Sequence[Mapping[str, Any]]]:
+    """What the calls on each stack wait for or run, the innermost first."""
+    for kind in ("threads", "tasks"):
+        for each in process.answer.get(kind, ()):
+            yield each.get("waits") or ()
+
+
+def _cycles(edges: Mapping[str, set[str]]) -> list[list[str]]:
+    """Each process is in one cycle at most: the first that is found from it."""
+    found: list[list[str]] = []
+    seen: set[str] = set()
+    for start in edges:
+        path = [start]
+        stack = [iter(sorted(edges[start]))]
+        while stack and start not in seen:
+            following = next(stack[-1], None)
+            if following is None:
+                stack.pop()
+                path.pop()
+            elif following == start:
+                found.append(list(path))
+                seen.update(path)
+            elif following not in path and following not in seen and following in edges:
+                path.append(following)
+                stack.append(iter(sorted(edges[following])))
+    return found
+
+
+def _chains(
+    edges: Mapping[str, set[str]],
+    in_cycles: set[str],
+    mains: Mapping[str, Doing],
+    by_file: Mapping[str, Process],
+) -> Iterator[Chain]:
+    waiters: dict[str, set[str]] = {}
+    for start in edges.keys() - in_cycles:
+        reached, following = {start}, [start]
+        while following:
+            file = following.pop(0)
+            if file != start and (file in in_cycles or file not in edges):
+                waiters.setdefault(file, set()).add(start)
+                continue  # the cycle itself is told
+            unseen = sorted(edges.get(file, set()) - reached)
+            reached.update(unseen)
+            following += unseen
+    for file, those in sorted(waiters.items()):
+        if file in mains:
+            known = sorted((by_file[each] for each in those), key=lambda p: (p.group, p.rank))
+            yield Chain(tuple(known), mains[file])

@@ -1,0 +1,107 @@
+"""`gpuprof stacks` of real jobs that hang."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from gpuprof._cli import main
+from support.launched import GPUPROF, started
+from support.waiting import wait_until
+
+TORCHRUN = [str(Path(sys.executable).with_name("torchrun")), "--nproc-per-node", "3"]
+RANK = """
+import pathlib, queue
+import torch, torch.distributed as dist
+
+def train(rank):
+    for step in range(5):
+        if step == 3:
+            pathlib.Path(f"stuck-{rank}").touch()
+            if rank == 0:
+                print("ready", flush=True)
+            if rank == 2:
+                queue.Queue().get()  # while the others go on
+        dist.all_reduce(torch.ones(2))
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+train(dist.get_rank())
+"""
+ACTORS = """
+import os, ray
+ray.init(num_cpus=2, _temp_dir=os.environ["RAY_DIRECTORY"], include_dashboard=False)
+
+@ray.remote(num_cpus=0)
+class Ping:
+    def meet(self, pong):
+        self.pong = pong
+    def call(self):
+        return ray.get(self.pong.call.remote())
+
+@ray.remote(num_cpus=0)
+class Pong:
+    def meet(self, pong):
+        self.pong = pong
+    def call(self):
+        return ray.get(self.pong.meet.remote(None))
+
+ping, pong = Ping.remote(), Pong.remote()
+ray.get([ping.meet.remote(pong), pong.meet.remote(ping)])
+print("ready", flush=True)
+ray.get(ping.call.remote())
+"""
+
+
+def asked(run: Path, *more: str) -> dict[str, Any]:
+    """What `gpuprof stacks` says."""
+    done = CliRunner().invoke(main, ["stacks", str(run), "--json", "--again", "1", *more])
+    assert not done.exception, done.output
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_two_actors_that_call_each_other_are_a_deadlock(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are named, and that the driver waits for them."""
+    (tmp_path / "job.py").write_text(ACTORS)
+    monkeypatch.setenv("RAY_DIRECTORY", str(tmp_path_factory.mktemp("r")))
+    monkeypatch.setenv("RAY_worker_niceness", "0")
+    with started(tmp_path, [*GPUPROF, "--", sys.executable, "job.py"]) as (process, _):
+        (run,) = tmp_path.glob("gpuprof-output/*")
+        try:
+            wait_until(lambda: asked(run)["waits"], "they wait")
+            waits = asked(run)["waits"]
+        finally:
+            process.terminate()
+    names = [re.sub(r" \([^)]*\)", "", wait) for wait in waits]
+    assert [
+        "deadlock: Ping-0 waits for Pong-0 waits for Ping-0",
+        "Worker-0 waits for Ping-0: has not moved",
+    ] == names
+
+
+@pytest.mark.torch
+def test_the_rank_that_skips_a_collective_is_named(tmp_path: Path) -> None:
+    """With the collective, and what it does instead."""
+    (tmp_path / "train.py").write_text(RANK)
+    line = next(n for n, text in enumerate(RANK.splitlines(), 1) if "while the others" in text)
+    with started(tmp_path, [*GPUPROF, "--", *TORCHRUN, "train.py"]) as (process, _):
+        try:
+            wait_until(lambda: len(list(tmp_path.glob("stuck-*"))) == 3, "all ranks are stuck")
+            (run,) = tmp_path.glob("gpuprof-output/*")
+            wait_until(
+                lambda: any("all_reduce #" in wait for wait in asked(run)["waits"]), "they wait"
+            )
+            (wait,) = asked(run)["waits"]
+        finally:
+            process.terminate()  # torchrun ends its ranks, which have process groups of their own
+    assert wait.startswith("2 of 3 (ranks 0,1) are in all_reduce #4 of their group")
+    assert "rank 2 (Worker-2) has begun #3 at most, and is in queue.get < train" in wait
+    assert f"at train.py:{line}" in wait
