@@ -13,6 +13,7 @@ from gpuprof.backend.types import Window
 from gpuprof.ray._channel import Channel
 from gpuprof.ray._wire import proof
 from support.fuzzing import within
+from support.run_files import window_entry
 from support.waiting import wait_until
 
 NAME = "frames"
@@ -44,7 +45,11 @@ def frame(secret: str, challenge: str, chance: random.Random) -> bytes:
         "proof": proof(secret, challenge, worker),
         "clock": "clock",
     }
-    answer: dict[str, Any] = {"number": chance.randrange(3), "problem": None, "open": True}
+    answer: dict[str, Any] = {
+        "number": chance.randrange(3),
+        "problem": None,
+        "window": window_entry(state="open"),
+    }
     if kind == 0:
         return chance.randbytes(chance.randrange(100))
     if kind == 1:
@@ -90,10 +95,11 @@ def check(channel: Channel) -> None:
         worker.sendall(json.dumps(hello).encode() + b"\n")
         request = channel.post("open", {"W-0": Window(1, 2, 3)}, SECONDS)
         told = json.loads(lines.readline())
-        answer = {"number": told["number"], "problem": None, "open": True}
+        window = window_entry(state="open")
+        answer = {"number": told["number"], "problem": None, "window": window}
         worker.sendall(json.dumps(answer).encode() + b"\n")
         assert request.wait(SECONDS), "the worker's answer has not arrived"
-        assert {"W-0"} == request.open
+        assert "open" == request.entries["W-0"]["state"]
         channel.forget(request)
     wait_until(lambda: "W-0" not in channel.connected(), "the worker is gone")
 

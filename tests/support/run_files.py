@@ -16,7 +16,7 @@ from gpuprof._artifacts.formats import (
 )
 from gpuprof._artifacts.manifest import setup
 from gpuprof._session.environment import Environment
-from gpuprof._session.file import SESSION_VERSION, SessionFile, WindowEntry
+from gpuprof._session.file import SESSION_VERSION, SessionFile, WindowEntry, WindowState
 from gpuprof._session.step_times import StepTimes
 from gpuprof._shim.files import ToolStatus, tool_status
 from gpuprof._shim.ownership import note_owner
@@ -32,8 +32,14 @@ ENVIRONMENT: Environment = {
 }
 
 
+def _state(entry: dict[str, Any]) -> WindowState:
+    if entry["opened"] is None:
+        return "refused"
+    return "open" if entry["closed"] is None else "failed" if entry["error"] else "closed"
+
+
 def window_entry(number: int = 1, start: int = 3, **changes: Any) -> WindowEntry:
-    """A window of one step that was opened and closed."""
+    """A window of one step that was opened and closed, unless the changes say another state."""
     window = Window(number, start, start + 1, changes.get("scope"), changes.get("occurrence", 0))
     entry: WindowEntry = {
         "number": number,
@@ -42,6 +48,7 @@ def window_entry(number: int = 1, start: int = 3, **changes: Any) -> WindowEntry
         "stop": start + 1,
         "scope": None,
         "occurrence": 0,
+        "state": _state({"opened": 1.0, "closed": 2.0, "error": None, **changes}),
         "opened": 1.0,
         "closed": 2.0,
         "seconds": 1.0,
@@ -83,7 +90,6 @@ def session_file(*windows: WindowEntry, **changes: Any) -> SessionFile:
         "profiled": True,
         "behind_profiler": False,
         "unwrapped": None,
-        "state": "closed",
         "windows": list(windows),
         "skipped": {},
         "faults": [],

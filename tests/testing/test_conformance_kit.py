@@ -15,6 +15,7 @@ from typing import Any
 import pluggy
 import pytest
 from gpuprof._session.capture import Capture
+from gpuprof._session.windows import Windows
 from gpuprof.backend import boundary, loading
 from gpuprof_testing import BackendConformance, _windows, _worker
 from support import journal
@@ -193,9 +194,9 @@ def no_op(*_: object, **__: object) -> None:
 
 def start_again(self: Capture, window: Any, original: Callable[..., Any] = Capture.start) -> Any:
     """Forgets that the window was opened before."""
-    if window.number in self.records:
+    if self.windows.entry(window.number) is not None:
         self.stop(window.number)
-        self.records.clear()
+        self.windows = Windows()
     return original(self, window)
 
 

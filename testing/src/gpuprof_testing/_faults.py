@@ -35,7 +35,7 @@ class FaultChecks(Case):
         self._need("start_capture", "stop_capture")
         captured = Captured(self, tmp_path, self._raising("start_capture"))
         captured.capture.start(WINDOWS[0])
-        if captured.capture.records[WINDOWS[0].number]["closed"] is None:
+        if captured.capture.windows.state(WINDOWS[0].number) != "failed":
             fail(
                 "stop_capture was not called after a start that raised",
                 "this is a bug in gpuprof: report it",
@@ -73,7 +73,7 @@ class FaultChecks(Case):
                     f"{hook} raised, and the job got {error!r}",
                     "this is a bug in gpuprof: report it",
                 )
-            if len(captured.faults) != 1 or captured.capture.state != "faulted":
+            if len(captured.faults) != 1 or not captured.capture.faulted:
                 fail(
                     f"{hook} raised, and the session reported {captured.faults}",
                     "make sure that stop_capture works after any fault",

@@ -25,7 +25,7 @@ FILES: dict[str, Callable[..., Any]] = {
 }
 DAMAGE = [
     ({"pid": "seven"}, "pid: 'seven' is not valid; expected an integer"),
-    ({"state": "asleep"}, "state: 'asleep' is not valid; expected new, open, closed, or faulted"),
+    ({"windows": [window_entry(state="asleep")]}, "state: 'asleep' is not valid; expected planned"),
     ({"faults": "one"}, "faults: 'one' is not valid; expected a list"),
     ({"windows": [{**window_entry(), "closed": "yes"}]}, "closed"),
     ({"step_times": {}}, "step_times.inside: missing"),

@@ -86,7 +86,7 @@ def test_a_driver_is_told_where_windows_open(
         "profiler records the thread that opens its window; mark the steps in the worker, with "
         "gpuprof.step"
     )
-    assert [{"number": 7, "problem": problem, "open": False}] == answers
+    assert [{"number": 7, "problem": problem, "window": None}] == answers
 
 
 def test_a_control_thread_pauses() -> None:

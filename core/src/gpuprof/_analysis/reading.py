@@ -105,7 +105,7 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
                 profiled.append((record.node, start.name, start.incarnation))
             times = _window_times(made, record.node, start.name, start.incarnation)
             for window in start.windows:
-                if window["opened"] is None:
+                if window["state"] == "refused":
                     continue
                 if window["start"] is None or window["stop"] is None:
                     made.whole_life.append(start.name)
@@ -189,7 +189,7 @@ def _window_times(run: Run, node: str, name: str, incarnation: str) -> dict[int,
             if event["event"] != "window" or not isinstance(number, int):
                 continue
             begun = found.get(number, (time + ledger.offset - ledger.bound, 0))[0]
-            if event.get("state") != "closed":  # the process may have died in it
+            if event.get("state") not in ("closed", "failed"):  # the process may have died in it
                 time = last
             found[number] = begun, time + ledger.offset + ledger.bound
     return found

@@ -14,6 +14,7 @@ from gpuprof._artifacts.settle import captured_windows, here
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._session.file import WindowEntry
 from gpuprof._session.step_times import StepTimes
+from gpuprof._session.windows import BUSY
 from gpuprof._shim.tool import UNKNOWN_EXIT_CODE
 from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Window, Worker
@@ -156,7 +157,7 @@ def _row(
         row = _missing(name, record.node, window.label, (cause, detail))
         row = attrs.evolve(row, file=file)
         # refused by gpuprof, such as by `max_bytes`
-        refused = mine is not None and mine["opened"] is None
+        refused = mine is not None and mine["state"] == "refused"
         return row if refused else _with_log(row, start, record)
     damage = record.damaged.get(os.path.basename(file or ""))
     if damage:
@@ -245,9 +246,9 @@ def _why_missing(start: Start, window: WindowEntry | None, planned: PlannedWorke
         return Reason.LEFT_NO_FILE, _exit_code_of(start)  # its command needs no session
     if window is None:
         return Reason.NEVER_OPENED if start.session else Reason.NEVER_USED, ""
-    if window["closed"] is None and start.process is not None:
+    if window["state"] in BUSY and start.process is not None:
         return Reason.STILL_RUNS, _scratch_of(start)
-    if window["closed"] is None:
+    if window["state"] in BUSY:
         return Reason.ENDED_WHILE_OPEN, _exit_code_of(start)
     if start.ended:
         return Reason.LEFT_NO_FILE, _exit_code_of(start)

@@ -13,6 +13,7 @@ from gpuprof._artifacts.formats import SETTLED_VERSION, Settled
 from gpuprof._artifacts.records import NodeRecord, Start, read_node
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
+from gpuprof._session.file import place_of, window_of
 from gpuprof._shim.files import ToolStatus, file_size, is_full, write_json
 from gpuprof._shim.processes import process_start
 from gpuprof._shim.safe import load_json
@@ -162,17 +163,7 @@ def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: Node
         "files": {str(number): paths for number, paths in files.items()},
         "problems": problems,
         # a program without gpuprof has no session file that lists them
-        "windows": [
-            {
-                "number": window.number,
-                "label": window.label,
-                "start": window.start,
-                "stop": window.stop,
-                "scope": window.scope,
-                "occurrence": window.occurrence,
-            }
-            for window in windows
-        ],
+        "windows": [place_of(window) for window in windows],
     }
     with contextlib.suppress(OSError):
         write_json(
@@ -216,16 +207,14 @@ def captured_windows(worker: Worker, start: Start, failed: bool = False) -> tupl
     A worker that never used gpuprof has its whole-life window.
 
     Args:
-        failed: include windows with a fault.
+        failed: include those that were refused or have failed.
     """
     if start.session is None:
         return worker.windows if start.began and worker.lifetime and not worker.discrete else ()
     return tuple(
-        Window(
-            window["number"], window["start"], window["stop"], window["scope"], window["occurrence"]
-        )
-        for window in start.windows
-        if failed or not window["error"]
+        window_of(entry)
+        for entry in start.windows
+        if failed or entry["state"] not in ("refused", "failed")
     )
 
 

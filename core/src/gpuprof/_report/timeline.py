@@ -257,7 +257,7 @@ class _Drawing:
                 begun[label] = now
             elif state == "open":
                 inside.append(("opening", since.get(label, now), now, {}))
-            elif state == "closed":
+            elif state in ("closed", "failed"):
                 inside.append(("closing", since.get(label, now), now, {}))
                 windows.append((f"window {label}", begun.pop(label, now), now, {}))
             since[label] = now

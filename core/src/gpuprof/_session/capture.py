@@ -13,8 +13,8 @@ from typing import Any
 
 from gpuprof_timing import set_range_opener
 
-from gpuprof._session.file import State, WindowEntry
-from gpuprof._session.windows import Progress
+from gpuprof._session.file import window_of
+from gpuprof._session.windows import Windows
 from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Collected, Window, Worker
 
@@ -27,12 +27,11 @@ class Capture:
     Args:
         worker: who.
         hooks: the backend and the plugins.
-        on_fault: told the name of the plugin and what it raised; returns the message.
-        progress: where the open window is noted.
-        note: called with a window and its new state, for the ledger.
+        on_fault: gets the name of the plugin and what it raised; returns the message.
+        windows: the record of the windows, which this keeps up to date.
 
     Attributes:
-        records: one for each window that was opened, in that order, in types that JSON has.
+        faulted: whether the backend has failed, so that no further window opens.
     """
 
     def __init__(
@@ -40,104 +39,61 @@ class Capture:
         worker: Worker,
         hooks: Hooks,
         on_fault: Callable[[str, BaseException], str],
-        progress: Progress | None = None,
-        note: Callable[[Window, str], object] = lambda window, state: None,
+        windows: Windows | None = None,
     ) -> None:
         self.worker = worker
-        self.progress = progress or Progress()
-        self.state: State = "new"
-        self.records: dict[int, WindowEntry] = {}
-        self._windows: dict[int, Window] = {}
+        self.windows = windows or Windows()
+        self.faulted = False
         self._hooks = hooks
         self._on_fault = on_fault
-        self._note = note
         self._faulty: set[str] = set()
         self._started = 0.0
 
     def start(self, window: Window) -> str | None:
         """Open a window, once. Returns what went wrong."""
-        if window.number in self.records or self.state == "faulted":
-            return self.problem(window.number)
-        if self.progress.captured is not None:
-            self.stop(self.progress.captured.number)
-        record = self._record(window)
-        self._windows[window.number] = window
-        self.progress.captured = window
-        self.state = "open"
-        self._note(window, "opening")
+        windows = self.windows
+        if self.faulted or not windows.can_open(window.number):
+            return windows.problem(window.number)
+        if windows.current is not None:
+            self.stop(windows.current.number)  # its close was lost
+        windows.begin(window)
         for name, start in self._hooks.each("start_capture", worker=self.worker, window=window):
             try:
                 start()
             except Exception as error:
-                message = self._fault(name, error)
-                record["error"] = record["error"] or message
+                windows.blame(window, self._fault(name, error))
         self._started = time.perf_counter()
-        self._note(window, "open")
-        if self.state == "open":
-            set_range_opener(self.range_opener(window), self.range_fault)
-        else:
+        if self.faulted:
             self.stop(window.number)
-        return self.problem(window.number)
-
-    def refuse(self, window: Window, reason: str) -> None:
-        """Record why a window is not opened."""
-        if window.number not in self.records:
-            self._record(window).update({"opened": None, "error": reason})
-
-    def _record(self, window: Window) -> WindowEntry:
-        record: WindowEntry = {
-            "number": window.number,
-            "label": window.label,
-            "start": window.start,
-            "stop": window.stop,
-            "scope": window.scope,
-            "occurrence": window.occurrence,
-            "opened": time.time(),
-            "closed": None,
-            "seconds": None,
-            "files": None,
-            "extras": [],
-            "error": None,
-        }
-        self.records[window.number] = record
-        return record
+        else:
+            windows.opened()
+            set_range_opener(self.range_opener(window), self.range_fault)
+        return windows.problem(window.number)
 
     def stop(self, number: int) -> str | None:
         """Close a window if it is the one that is open. Returns what went wrong."""
-        window = self.progress.captured
-        if window is None or window.number != number:
-            return self.problem(number)
-        record = self.records[number]
+        windows, window = self.windows, self.windows.current
+        entry = windows.entry(number)
+        if window is None or window.number != number or entry is None:
+            return windows.problem(number)
         set_range_opener(None)
-        record["seconds"] = time.perf_counter() - self._started
-        self._note(window, "closing")
+        windows.begin_closing(time.perf_counter() - self._started)
         stops = list(self._hooks.each("stop_capture", worker=self.worker, window=window))
         for name, stop in reversed(stops):
             try:
-                for found in stop():
+                for files in stop():
                     if name == "backend":
-                        record["files"] = found
+                        entry["files"] = files or None
                     else:  # the receipt is about the backend's reports
-                        record["extras"] += found
+                        entry["extras"] += files
             except Exception as error:
-                message = self._fault(name, error)
-                record["error"] = record["error"] or message  # what fails first is the cause
-        record["closed"] = time.time()
-        self._note(window, "closed")
-        record["files"] = record["files"] or None
-        self.progress.captured = None
+                windows.blame(window, self._fault(name, error))
+        windows.end()
         self._name_files()
         for name in self._faulty - {"backend"}:
             self._hooks.unregister(name=name)
         self._faulty.clear()
-        if self.state != "faulted":
-            self.state = "closed"
-        return self.problem(number)
-
-    def problem(self, number: int) -> str | None:
-        """What went wrong with a window, or ``None``. A refused window is not an error."""
-        record = self.records.get(number)
-        return str(record["error"]) if record and record["error"] and record["opened"] else None
+        return windows.problem(number)
 
     def range_opener(self, window: Window) -> OpenRange | None:
         """Opens ranges of the backend's in `window`; ``None`` where it has none.
@@ -155,13 +111,13 @@ class Capture:
             return function(worker, window, name, crosses_tasks or in_task()) or nullcontext()
 
         def open_with_less(name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
-            given = {
+            arguments = {
                 "worker": worker,
                 "window": window,
                 "name": name,
                 "crosses_tasks": crosses_tasks or in_task(),
             }
-            return function(*[given[argument] for argument in wanted]) or nullcontext()
+            return function(*[arguments[name] for name in wanted]) or nullcontext()
 
         return (
             open_range
@@ -175,35 +131,29 @@ class Capture:
 
     def _name_files(self) -> None:
         """Let the backend give its finished files their final names."""
-        captured = tuple(
-            self._windows[number] for number, record in self.records.items() if not record["error"]
-        )
-        files = {
-            number: record["files"] for number, record in self.records.items() if record["files"]
-        }
-        given = {
+        entries = self.windows.entries
+        arguments = {
             "worker": self.worker,
-            "windows": captured,
-            "files": files,
+            "windows": tuple(window_of(entry) for entry in entries if not entry["error"]),
+            "files": {entry["number"]: entry["files"] for entry in entries if entry["files"]},
             "ended": False,
             "scratch": "",
         }
         try:
-            found = self._hooks.hook.collect_files(**given) or Collected()
+            collected = self._hooks.hook.collect_files(**arguments) or Collected()
         except Exception as error:
             self._fault("backend", error)
             return
-        if found.problem:
-            self._fault("backend", RuntimeError(found.problem))
-        for number, named in found.files.items():
-            if number in self.records:  # others are no windows of this worker
-                others = self.records[number]["files"] or []
-                self.records[number]["files"] = list(dict.fromkeys([*named, *others]))
+        if collected.problem:
+            self._fault("backend", RuntimeError(collected.problem))
+        for entry in entries:
+            named = collected.files.get(entry["number"])
+            if named is not None:
+                entry["files"] = list(dict.fromkeys([*named, *(entry["files"] or ())]))
 
     def _fault(self, name: str, error: BaseException) -> str:
         self._faulty.add(name)
-        if name == "backend":
-            self.state = "faulted"
+        self.faulted = self.faulted or name == "backend"
         return self._on_fault(name, error)
 
 

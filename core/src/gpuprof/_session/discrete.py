@@ -13,6 +13,7 @@ from gpuprof_timing import set_range_opener
 from gpuprof._config.selection import matches
 from gpuprof._log import log
 from gpuprof._session.capture import Capture
+from gpuprof._session.windows import Windows
 from gpuprof.backend.types import Window
 
 OnControl = Callable[[Callable[[], str | None]], str | None]
@@ -22,7 +23,8 @@ class DiscreteWindows:
     """Opens and closes a window for each matching outermost scope.
 
     Args:
-        capture: opens and closes the windows.
+        capture: opens and closes the windows of the scopes.
+        planned: the record of the planned windows.
         on_control: runs a function on the control thread and waits for it.
         labels: the scopes to capture: names or wildcards.
         limit: the maximum number of windows; further scopes are counted, not captured.
@@ -36,6 +38,7 @@ class DiscreteWindows:
     def __init__(
         self,
         capture: Capture,
+        planned: Windows,
         on_control: OnControl,
         labels: tuple[str, ...],
         limit: int,
@@ -44,66 +47,63 @@ class DiscreteWindows:
         self.skipped: Counter[str] = Counter()
         self._spent = spent
         self._capture = capture
-        self._progress = capture.progress
+        self._planned = planned
         self._on_control = on_control
         self._labels = labels
         self._limit = limit
-        self._seen: Counter[tuple[str, str]] = Counter()
+        self._occurrences: Counter[tuple[str, str]] = Counter()
         # Held while any thread or task captures a scope. Scopes that begin meanwhile, nested or
         # concurrent, are not captured.
         self._taken = threading.Lock()
 
     def arm(self, window: Window) -> None:
         """Start capturing scopes; those already open are not captured."""
-        self._progress.armed = window
-        self._watch()
+        if self._planned.current is not None:
+            self.disarm(self._planned.current.number)  # its close was lost
+        if self._planned.begin(window):
+            self._planned.opened()
+            self._watch()
 
     def disarm(self, number: int) -> None:
         """Stop capturing scopes, and close the open window."""
-        progress = self._progress
-        if progress.armed is not None and progress.armed.number == number:
-            progress.armed = None
-            if progress.captured is not None:
-                self._capture.stop(progress.captured.number)
+        if self._planned.is_open(number):
+            self._planned.begin_closing()
+            scope = self._capture.windows.current
+            if scope is not None:
+                self._capture.stop(scope.number)
             set_range_opener(None)
+            self._planned.end()
 
     def begin(self, label: str) -> str | None:
         """Open a window for a scope. Runs on the control thread."""
-        armed = self._progress.armed
+        armed = self._planned.current
         if armed is None:
             return None
-        reached = (
-            "max_windows"
-            if len(self._capture.records) >= self._limit
-            else "max_bytes"
-            if self._spent()
-            else None
-        )
-        if reached:
-            if not self.skipped[reached]:
+        captured = len(self._capture.windows.entries)
+        limit = "max_windows" if captured >= self._limit else "max_bytes" if self._spent() else None
+        if limit:
+            if not self.skipped[limit]:
                 log().warning(
                     "%s: %s reached after %d scopes; further scopes are counted, not captured",
                     self._capture.worker.name,
-                    reached,
-                    len(self._capture.records),
+                    limit,
+                    captured,
                 )
-            self.skipped[reached] += 1
+            self.skipped[limit] += 1
             return None
-        self._seen[armed.step, label] += 1
-        number = len(self._capture.records) + 1
-        return self._capture.start(
-            Window(number, armed.start, armed.stop, label, self._seen[armed.step, label])
-        )
+        self._occurrences[armed.step, label] += 1
+        occurrence = self._occurrences[armed.step, label]
+        return self._capture.start(Window(captured + 1, armed.start, armed.stop, label, occurrence))
 
     def end(self) -> str | None:
         """Close the scope's window. Runs on the control thread."""
-        window = self._progress.captured
+        window = self._capture.windows.current
         problem = self._capture.stop(window.number) if window is not None else None
         self._watch()
         return problem
 
     def _watch(self) -> None:
-        if self._progress.armed is not None and self._capture.state != "faulted":
+        if self._planned.current is not None and not self._capture.faulted:
             set_range_opener(self._open, self._capture.range_fault)
 
     def _open(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
@@ -118,7 +118,7 @@ class DiscreteWindows:
     def wait_begin(self, label: str, crosses_tasks: bool) -> AbstractContextManager[object]:
         """Open a window, wait until it is open, and return the scope's own range."""
         self._on_control(lambda: self.begin(label))
-        window = self._progress.captured
+        window = self._capture.windows.current
         opener = self._capture.range_opener(window) if window is not None else None
         return opener(label, crosses_tasks) if opener is not None else nullcontext()
 

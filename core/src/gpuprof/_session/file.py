@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 from gpuprof._session.environment import Environment
+from gpuprof.backend.types import Window
 
-SESSION_VERSION = 4
+SESSION_VERSION = 5
 
-State = Literal["new", "open", "closed", "faulted"]
+WindowState = Literal[
+    "planned", "asked", "opening", "open", "closing", "closed", "refused", "failed"
+]
+"""Of a window: the profiler has it from ``opening`` to ``closing``, and the last three are ends."""
 
 
 class WindowPlace(TypedDict):
@@ -26,7 +30,7 @@ class WindowEntry(WindowPlace):
     """A window that the session was told to open.
 
     Args:
-        opened: seconds since the epoch; ``None`` if the session refused to open it.
+        opened: seconds since the epoch; ``None`` if the profiler was not asked to open it.
         closed: the same; ``None`` while it is open.
         seconds: how long it recorded, without what the profiler took to start and to stop.
         files: its reports, once they have their final names.
@@ -34,6 +38,7 @@ class WindowEntry(WindowPlace):
         error: why it was not captured.
     """
 
+    state: WindowState
     opened: float | None
     closed: float | None
     seconds: float | None
@@ -115,7 +120,6 @@ class SessionFile(TreeEntry):
     profiled: bool
     behind_profiler: bool
     unwrapped: str | None
-    state: State
     windows: list[WindowEntry]
     skipped: dict[str, int]
     faults: list[str]
@@ -124,6 +128,25 @@ class SessionFile(TreeEntry):
     over: bool
     drives: bool
     environment: Environment
+
+
+def place_of(window: Window) -> WindowPlace:
+    """Which window it is, in JSON types."""
+    return {
+        "number": window.number,
+        "label": window.label,
+        "start": window.start,
+        "stop": window.stop,
+        "scope": window.scope,
+        "occurrence": window.occurrence,
+    }
+
+
+def window_of(place: WindowPlace) -> Window:
+    """The window that an entry tells of."""
+    return Window(
+        place["number"], place["start"], place["stop"], place["scope"], place["occurrence"]
+    )
 
 
 def files_of(window: WindowEntry) -> list[str]:

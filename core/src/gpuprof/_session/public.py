@@ -260,14 +260,14 @@ def sync_mark(barrier: Callable[[], object]) -> None:
 
 def _in_windows(here: Session, number: int) -> AbstractContextManager[object]:
     """The part of a step that has to do with windows."""
-    progress, left_out = here.progress, here.left_out
+    left_out = here.left_out
     try:
-        if progress.opened_by_step:
-            here.step_times.edges += _close_left(here, number)
+        if here.held is not None and number not in here.held:  # steps need not go up by one
+            here.step_times.edges += _close_held(here)
         if not left_out.active and left_out.captured.at(number) is None:  # as in nearly every step
-            progress.step = number
+            here.step = number
             return here.outside
-        window = progress.planned.at(number)
+        window = here.windows.planned.at(number)
         left_out.begin_step(number)
     except TypeError:  # not a number
         here.note(
@@ -275,7 +275,7 @@ def _in_windows(here: Session, number: int) -> AbstractContextManager[object]:
             "window"
         )
         return _NOT_PROFILED
-    progress.step = number
+    here.step = number
     if window is not None:
         return _Step(here, window, number)
     return _NOT_PROFILED if left_out.active else here.outside
@@ -316,14 +316,15 @@ class _Step(AbstractContextManager[None]):
         self._number = number
 
     def __enter__(self) -> None:
-        progress, window = self._session.progress, self._window
-        self._outer = progress.running
-        progress.running = self._number
+        session, windows, window = self._session, self._session.windows, self._window
+        self._outer = session.running
+        session.running = self._number
         began = time.perf_counter()
-        if not progress.is_open(window.number):
-            progress.opened_by_step[window.number] = window
-            _heed(self._session, self._session.open(window.number))
-        self._inside = progress.is_open(window.number)  # it may have been refused, or have failed
+        if not windows.is_open(window.number):
+            session.held = window
+            windows.ask(window)
+            _heed(session, session.open(window.number))
+        self._inside = windows.is_open(window.number)  # it may have been refused, or have failed
         self._started = time.perf_counter()
         self._edges = self._started - began
 
@@ -336,27 +337,22 @@ class _Step(AbstractContextManager[None]):
         seconds = time.perf_counter() - self._started
         session = self._session
         session.step_times.ended = True  # before the window's end writes the session's file
-        session.progress.running = self._outer
+        session.running = self._outer
         if self._outer == self._number:
             return  # a step inside itself: a framework and the user's code both mark it
-        if self._window.stop == self._number + 1:
-            self._edges += _close_left(session, self._number + 1)
+        if self._window.stop == self._number + 1 and session.held is not None:
+            self._edges += _close_held(session)
         # discrete windows open and close within the step
         if kind is None and not session.discrete:
             session.step_times.add(seconds, "captured" if self._inside else "left out", self._edges)
 
 
-def _close_left(session: Session, number: int) -> float:
-    """Close the windows opened here that do not contain step `number`. Returns how long it took.
-
-    Steps need not go up by one.
-    """
+def _close_held(session: Session) -> float:
+    """Close the window that a step has asked for. Returns how long it took."""
     began = time.perf_counter()
-    opened = session.progress.opened_by_step
-    for window in list(opened.values()):
-        if number not in window:
-            opened.pop(window.number, None)
-            _heed(session, session.close(window.number))
+    window, session.held = session.held, None
+    if window is not None:
+        _heed(session, session.close(window.number))
     return time.perf_counter() - began
 
 

@@ -18,13 +18,13 @@ from gpuprof._session.budget import used_bytes
 from gpuprof._session.control import ControlThread
 from gpuprof._session.dump import Answerer
 from gpuprof._session.environment import environment
-from gpuprof._session.file import SESSION_VERSION, SessionFile, State, TreeEntry, files_of
+from gpuprof._session.file import SESSION_VERSION, SessionFile, TreeEntry, WindowEntry, files_of
 from gpuprof._session.ledger import DRAIN_INTERVAL, STEP_AT, LedgerWriter, make_header
 from gpuprof._session.left_out import LeftOut
 from gpuprof._session.patience import answered, scratch_of
 from gpuprof._session.step_times import StepOutside, StepTimes
 from gpuprof._session.totals import Totals, lines
-from gpuprof._session.windows import Progress
+from gpuprof._session.windows import Windows
 from gpuprof._shim.claim import claim
 from gpuprof._shim.files import directory, started_file, write_json
 from gpuprof._shim.node import node_name, selected
@@ -64,7 +64,10 @@ class Session:
         timing: the process's tree.
 
     Attributes:
-        progress: its steps and windows.
+        windows: the record of its planned windows.
+        step: the last step that `gpuprof.step` has begun.
+        running: the innermost such step that is in a window and has not ended.
+        held: the window that a step has asked for and must close; the driver closes its own.
         left_out: the steps that profiling slows, here or elsewhere.
         captures: whether windows can be opened here.
         step_times: what those steps took.
@@ -94,7 +97,11 @@ class Session:
         self._discrete: DiscreteWindows | None = None
         self._in_thread = False
         self.refuses_orders: str | None = None
-        self.progress = Progress()
+        # of discrete windows the ledger has the scopes
+        self.windows = Windows() if row["discrete"] else Windows(note=self._note_window)
+        self.step: int | None = None
+        self.running: int | None = None
+        self.held: Window | None = None
         self.left_out = LeftOut(timing)
         own = [window[1:3] for window in row["windows"] if window[1] is not None]
         self.left_out.expect(row.get("captured_steps", own))
@@ -215,17 +222,6 @@ class Session:
             self.ledger.event("window", number=window.number, label=window.label, state=state)
 
     @property
-    def state(self) -> State:
-        """The state of the capture."""
-        return (
-            self._capture.state
-            if self._capture is not None
-            else "faulted"
-            if self.faults
-            else "new"
-        )
-
-    @property
     def discrete(self) -> bool:
         """Whether each scope inside a planned window is a window of its own."""
         return self._discrete is not None
@@ -240,7 +236,7 @@ class Session:
             What went wrong, or ``None``.
         """
         if self._profiler_is_silent:
-            self._control.submit(lambda: self._refuse(number))
+            self._control.submit(lambda: self._refuse(number, _SILENT))
             return f"{self.name}: {_SILENT}"
         return self._with_profiler(lambda: self._do_open(number, expiry), OPEN_DEADLINE)
 
@@ -269,9 +265,8 @@ class Session:
         """Close what is open and write the file for the last time."""
         self.ended = True
         self._answerer.end()
-        window = self.progress.open
-        if window is not None:
-            self.close(window.number)
+        if self.windows.current is not None:
+            self.close(self.windows.current.number)
         self.end_ledger()
         self.write("ready")
         if self.launched and self._step_at is not None and self._step_at.why_none:
@@ -307,8 +302,12 @@ class Session:
     def finish(self) -> None:
         """Start the user's command, unless the end of the last window has."""
         if self._finish is not None:
-            records = self._capture.records.values() if self._capture is not None else ()
-            self._finish.start([file for record in records for file in files_of(record)])
+            self._finish.start([file for entry in self._captured for file in files_of(entry)])
+
+    @property
+    def _captured(self) -> list[WindowEntry]:
+        """What has become of the windows, or of the scopes that are windows of their own."""
+        return self._capture.windows.entries if self._capture is not None else []
 
     def snapshot(self, device: DeviceReading = "known") -> SessionFile:
         """The content of the session's file.
@@ -329,11 +328,10 @@ class Session:
             "profiled": self.row["profiled"],
             "behind_profiler": self._behind_profiler,
             "unwrapped": self.row.get("unwrapped"),
-            "state": self.state,
-            "windows": list(self._capture.records.values()) if self._capture else [],
+            "windows": self._captured,
             "skipped": dict(self._discrete.skipped) if self._discrete else {},
             "faults": self.faults,
-            "step": self.progress.step if self.step_times.ended else None,
+            "step": self.step if self.step_times.ended else None,
             "step_times": self.step_times.to_dict(),
             "over": self._over,
             "drives": self.drives,
@@ -343,9 +341,8 @@ class Session:
 
     def trees(self, device: DeviceReading = "known") -> TreeEntry:
         """The worker's times; see `snapshot`."""
-        records = self._capture.records.values() if self._capture is not None else ()
         whole_life = self._worker is not None or any(
-            record["start"] is None and record["opened"] for record in records
+            entry["start"] is None and entry["opened"] for entry in self._captured
         )
         return self.left_out.entry(device, whole_life, self.totals.entry())
 
@@ -406,12 +403,14 @@ class Session:
                 f"{row['backend']} records the thread that opens its window; mark the steps in the "
                 "worker, with gpuprof.step"
             )
-        self._capture = Capture(worker, hooks, self._fault, self.progress, self._note_window)
         if not row.get("unwrapped"):
-            self.progress.planned.add(worker.windows)
+            self.windows.planned.add(worker.windows)
+        captured = Windows(note=self._note_window) if worker.discrete else self.windows
+        self._capture = Capture(worker, hooks, self._fault, captured)
         if worker.discrete:
             self._discrete = DiscreteWindows(
                 self._capture,
+                self.windows,
                 lambda task: self._with_profiler(task, CLOSE_DEADLINE),
                 tuple(row["discrete_labels"]),
                 row["max_windows"],
@@ -429,7 +428,7 @@ class Session:
             orders,
             (row["group"], row["rank"]) if mine else None,
             row.get("continuous", False),
-            self.progress.planned,
+            self.windows.planned,
             self.left_out.expect,
         )
 
@@ -466,30 +465,32 @@ class Session:
     def _scratch(self) -> str:
         return "" if self.child else scratch_of(self.row)
 
-    def _refuse(self, number: int) -> None:
-        window = self.progress.planned.numbered(number)
-        if window is not None and self._capture is not None and self._discrete is None:
-            self._capture.refuse(window, _SILENT)
+    def _refuse(self, number: int, reason: str) -> str:
+        window = self.windows.planned.numbered(number)
+        if window is not None and self.captures:
+            self.windows.refuse(window, reason)
+        return reason
 
     def _do_open(self, number: int, expiry: float) -> str | None:
-        capture = self._capture
-        if capture is None or not self.captures or capture.state == "faulted":
-            return "; ".join(self.faults) or self.row.get("unwrapped")
-        if number in capture.records and self._discrete is None:
-            if capture.records[number]["closed"]:
-                self.note("a step number that comes again is captured the first time only")
-            return capture.problem(number)
-        window = self.progress.planned.numbered(number)
+        capture, windows = self._capture, self.windows
+        if capture is None or not self.captures or capture.faulted:
+            return self._refuse(number, "; ".join(self.faults)) or self.row.get("unwrapped")
+        window = windows.planned.numbered(number)
         if window is None:
             return f"{self.name}: unknown window {number}"
+        if not windows.can_open(number):
+            if windows.state(number) in ("closed", "failed"):
+                self.note("a step number that comes again is captured the first time only")
+            return windows.problem(number)
         if time.time() > expiry:
-            return (
+            return self._refuse(
+                number,
                 f"window {window.label} is not opened: it was asked for too late, or the clocks "
-                "of the nodes differ"
+                "of the nodes differ",
             )
         spent = self._spent()
         if spent:
-            capture.refuse(window, spent)
+            self._refuse(number, spent)
             log().warning("%s: window %s is not opened: %s", self.name, window.label, spent)
             return self._write()
         if self._discrete is not None:
@@ -538,7 +539,7 @@ class Session:
             self._due = time.monotonic() + FILE_INTERVAL
             self._write()
         if self._armed is not None:
-            self._armed.look(self.progress.step)
+            self._armed.look(self.step)
         if self.ledger is not None:
             self.ledger.drain()
 

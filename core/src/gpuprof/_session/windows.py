@@ -1,20 +1,35 @@
-"""A worker's windows: those that are planned, and the one that is open."""
+"""A worker's windows: which are planned, and what has become of each."""
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-from gpuprof.backend.types import Window, Windows
+from gpuprof._session.file import WindowEntry, WindowState, place_of
+from gpuprof.backend.types import Window
+
+BUSY: tuple[WindowState, ...] = ("opening", "open", "closing")
+"""The states in which the profiler has a window."""
+_NEXT: Mapping[WindowState, tuple[WindowState, ...]] = {
+    "planned": ("asked", "opening", "refused", "failed"),
+    "asked": ("opening", "refused", "failed"),
+    "opening": ("open", "closing", "failed"),
+    "open": ("closing", "failed"),
+    "closing": ("closed", "failed"),
+    "closed": (),
+    "refused": (),
+    "failed": (),
+}
 
 
 class StepWindows:
     """Planned windows, which do not overlap.
 
-    Found by step, quickly, since every step looks; and by number. One thread may add windows while
-    another one looks.
+    Finds one by step, quickly, since every step looks; or by number. One thread may add windows
+    while another one looks.
 
     >>> windows = StepWindows([Window(1, 3, 4)])
     >>> added = windows.add([Window(0, 7, 9)])
@@ -27,10 +42,10 @@ class StepWindows:
         self._table: tuple[list[int], list[Window]] = ([], [])
         self.add(windows)
 
-    def add(self, windows: Iterable[Window]) -> Windows:
+    def add(self, windows: Iterable[Window]) -> tuple[Window, ...]:
         """Add windows; one with the number 0 gets the next number.
 
-        Skips windows that overlap earlier ones. Returns what was added.
+        Skips windows that overlap earlier ones. Returns the others.
         """
         starts, table = list(self._table[0]), list(self._table[1])
         added = []
@@ -51,7 +66,7 @@ class StepWindows:
         return tuple(added)
 
     @property
-    def all(self) -> Windows:
+    def all(self) -> tuple[Window, ...]:
         """The windows that have steps, by their first step."""
         return tuple(self._table[1])
 
@@ -66,38 +81,146 @@ class StepWindows:
         return self._by_number.get(number)
 
 
-class Progress:
-    """Which step a worker is at, and which of its windows are planned and open.
+class Windows:
+    """The one record of a worker's windows.
+
+    The worker's session keeps it, in types that JSON has. The driver keeps a copy for each worker,
+    of what it has asked for and what the worker has answered. The methods are the only transitions;
+    one that a window's state does not allow changes nothing. Only one window can be open.
+
+    In a worker, every method that changes something but `ask` runs on the control thread.
+
+    Args:
+        planned: the windows that are known from the start.
+        note: called with a window and its new state, from ``opening`` on.
 
     Attributes:
-        planned: the windows.
-        step: the last step that `gpuprof.step` has begun.
-        running: the innermost such step that is in a window and has not ended.
-        captured: the window that the profiler records now: a planned one, or a scope.
-        armed: the planned window that is open, if each scope in it is a window of its own.
-        opened_by_step: open windows, by number, that `gpuprof.step` opened and must close; the
-            driver closes the others.
+        planned: the windows that may open.
+        current: the window that the profiler has: opening, open or closing.
+
+    >>> windows = Windows([Window(1, 3, 4)])
+    >>> windows.begin(Window(1, 3, 4)), windows.state(1), windows.current.label
+    (True, 'opening', 'step-3')
+    >>> windows.opened(), windows.begin_closing(0.5), windows.end(), windows.state(1)
+    (None, None, None, 'closed')
     """
 
-    def __init__(self) -> None:
-        self.planned = StepWindows()
-        self.step: int | None = None
-        self.running: int | None = None
-        self.captured: Window | None = None
-        self.armed: Window | None = None
-        self.opened_by_step: dict[int, Window] = {}
+    def __init__(
+        self,
+        planned: Iterable[Window] = (),
+        note: Callable[[Window, str], object] = lambda window, state: None,
+    ) -> None:
+        self.planned = StepWindows(planned)
+        self.current: Window | None = None
+        self._entries: dict[int, WindowEntry] = {}
+        self._note = note
 
     @property
-    def open(self) -> Window | None:
-        """The planned window that is open."""
-        return self.armed or self.captured
+    def entries(self) -> list[WindowEntry]:
+        """The windows that were opened or refused, or have failed, in that order."""
+        return [entry for entry in list(self._entries.values()) if entry["state"] != "asked"]
+
+    def entry(self, number: int) -> WindowEntry | None:
+        """What has become of a window; ``None`` for one that was not asked for."""
+        return self._entries.get(number)
+
+    def state(self, number: int) -> WindowState:
+        """The state of a window."""
+        entry = self._entries.get(number)
+        return "planned" if entry is None else entry["state"]
+
+    def problem(self, number: int) -> str | None:
+        """What went wrong with a window, or ``None``. A refused window is not an error."""
+        entry = self._entries.get(number)
+        return entry["error"] if entry is not None and entry["state"] != "refused" else None
 
     def is_open(self, number: int) -> bool:
-        """Whether a planned window is open."""
-        window = self.open
-        return window is not None and window.number == number
+        """Whether the profiler has a window."""
+        return self.current is not None and self.current.number == number
 
-    def plan(self, window: Window) -> None:
-        """Add a window that the worker's row did not have."""
-        if self.planned.numbered(window.number) is None:
-            self.planned.add([window])
+    def can_open(self, number: int) -> bool:
+        """Whether a window may still open. It does so once."""
+        return "opening" in _NEXT[self.state(number)]
+
+    def ask(self, window: Window) -> None:
+        """Ask for a window."""
+        self._move(window, "asked")
+
+    def refuse(self, window: Window, reason: str) -> None:
+        """Do not open a window."""
+        if self._move(window, "refused"):
+            self.blame(window, reason)
+
+    def begin(self, window: Window) -> bool:
+        """Begin to open a window, unless another one is open. Returns whether it has begun."""
+        return self.current is None and self._move(window, "opening")
+
+    def opened(self) -> None:
+        """The profiler has opened the current window."""
+        if self.current is not None:
+            self._move(self.current, "open")
+
+    def blame(self, window: Window, reason: str) -> None:
+        """Note what went wrong with a window. What fails first is the cause."""
+        entry = self._entries[window.number]
+        entry["error"] = entry["error"] or reason
+
+    def begin_closing(self, seconds: float | None = None) -> None:
+        """Begin to close the current window.
+
+        Args:
+            seconds: for which it has recorded.
+        """
+        if self.current is not None and self._move(self.current, "closing"):
+            self._entries[self.current.number]["seconds"] = seconds
+
+    def end(self) -> None:
+        """The profiler has closed the current window, or failed to."""
+        if self.current is not None:
+            error = self._entries[self.current.number]["error"]
+            self._move(self.current, "failed" if error else "closed")
+
+    def fail(self, window: Window, reason: str) -> None:
+        """A window did not open, or nobody knows what has become of it."""
+        if self._move(window, "failed"):
+            self.blame(window, reason)
+
+    def take(self, window: Window, entry: WindowEntry) -> None:
+        """Copy what a worker says of its window. A restarted worker begins anew."""
+        if entry["state"] in _NEXT:
+            self._entries[window.number] = entry
+            self._set_current(window, entry["state"])
+
+    def _move(self, window: Window, state: WindowState) -> bool:
+        entry = self._entries.get(window.number) or _planned(window)
+        if state not in _NEXT[entry["state"]]:
+            return False
+        if state == "opening":
+            entry["opened"] = time.time()
+        elif state in ("closed", "failed") and entry["opened"] is not None:
+            entry["closed"] = time.time()
+        entry["state"] = state
+        self._entries[window.number] = entry
+        self._set_current(window, state)
+        if entry["opened"] is not None:
+            self._note(window, state)
+        return True
+
+    def _set_current(self, window: Window, state: WindowState) -> None:
+        if state in BUSY:
+            self.current = window
+        elif self.is_open(window.number):
+            self.current = None
+
+
+def _planned(window: Window) -> WindowEntry:
+    return {
+        **place_of(window),
+        "state": "planned",
+        "opened": None,
+        "closed": None,
+        "seconds": None,
+        "files": None,
+        "extras": [],
+        "error": None,
+    }

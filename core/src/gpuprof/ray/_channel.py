@@ -26,6 +26,7 @@ from typing import Literal
 
 import attrs
 
+from gpuprof._session.file import WindowEntry
 from gpuprof._session.ledger import clock_id
 from gpuprof.backend.types import Window
 from gpuprof.ray._wire import (
@@ -70,7 +71,7 @@ class Request:
         windows: the window by worker.
         expiry: seconds since the epoch, after which opening is too late.
         answers: what went wrong, or ``None``, by the workers that have answered.
-        open: the workers whose window is open now. A refused window is not an error.
+        entries: what has become of the window, by those of them that know.
     """
 
     kind: Literal["open", "close"]
@@ -78,13 +79,13 @@ class Request:
     expiry: float
     number: int = attrs.field(factory=itertools.count(1).__next__, init=False)
     answers: dict[str, str | None] = attrs.field(factory=dict)
-    open: set[str] = attrs.field(factory=set)
+    entries: dict[str, WindowEntry] = attrs.field(factory=dict)
     _done: threading.Event = attrs.field(factory=threading.Event)
 
-    def answer(self, worker: str, problem: str | None, is_open: bool = False) -> None:
+    def answer(self, worker: str, problem: str | None, entry: WindowEntry | None = None) -> None:
         """Record an answer; only a worker's first one counts."""
-        if is_open and worker not in self.answers:
-            self.open.add(worker)
+        if entry is not None and worker not in self.answers:
+            self.entries[worker] = entry
         self.answers.setdefault(worker, problem)
         if len(self.answers) == len(self.windows):
             self._done.set()
@@ -355,7 +356,7 @@ class Channel:
                     self._hear(worker)
                 asked = self._requests.get(answer["number"])
                 if asked is not None and worker in asked.windows:
-                    asked.answer(worker, answer["problem"], answer["open"])
+                    asked.answer(worker, answer["problem"], answer["window"])
         except (Exception, asyncio.CancelledError):
             # the worker has died, or a stranger does not know the protocol
             pass

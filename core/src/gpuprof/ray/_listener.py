@@ -113,16 +113,15 @@ def _obey(
         elif session.ledger is not None:
             session.ledger.drain()
         session.write()
-        answer = {"number": STEP, "problem": None, "open": False}
+        answer = {"number": STEP, "problem": None, "window": None}
     elif message["kind"] == "step":
         session.left_out.driven = True
         session.left_out.mark(message["left_out"])
-        answer = {"number": STEP, "problem": None, "open": False}
+        answer = {"number": STEP, "problem": None, "window": None}
     else:
-        number, start, stop = message["window"], message["start"], message["stop"]
-        session.progress.plan(Window(number, start, stop))
-        if start is not None and stop is not None:
-            session.left_out.expect([(start, stop)])
+        number, windows = message["window"], session.windows
+        if windows.planned.numbered(number) is None:  # an order's
+            windows.planned.add([Window(number, message["start"], message["stop"])])
         problem = session.refuses_orders or (
             session.open(number, message["expiry"])
             if message["kind"] == "open"
@@ -131,7 +130,7 @@ def _obey(
         answer = {
             "number": message["number"],
             "problem": problem,
-            "open": session.progress.is_open(number),
+            "window": windows.entry(number),
         }
     with contextlib.suppress(OSError):
         send(connection, answer)

@@ -1,4 +1,4 @@
-"""Opens and closes the workers' windows at the edges of steps, and keeps track of them."""
+"""Opens and closes the workers' windows at the edges of steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-import attrs
 import ray
 
 from gpuprof._config.selection import Integers
@@ -14,8 +13,8 @@ from gpuprof._log import log
 from gpuprof._session.left_out import LeftOut
 from gpuprof._session.orders import Order, Watch, announce
 from gpuprof._session.session import CLOSE_DEADLINE, OPEN_DEADLINE
-from gpuprof._session.windows import StepWindows
-from gpuprof.backend.types import Window, Windows, Worker
+from gpuprof._session.windows import StepWindows, Windows
+from gpuprof.backend.types import Window, Worker
 from gpuprof.ray import _channel
 from gpuprof.ray._listener import start_session
 from gpuprof.ray._nodes import is_starting
@@ -35,38 +34,8 @@ _CONNECT_DEADLINE = 10.0
 is busy for longer closes the window itself when it ends."""
 
 
-@attrs.define(eq=False)
-class _Worker:
-    """A worker, and what became of its windows.
-
-    Args:
-        planned: its windows.
-        added_after: the highest step that had begun when it was added.
-        told: the numbers of the windows that it was told to open.
-        opened: the numbers of those that it has opened.
-        failed: why the others did not open, by their labels.
-    """
-
-    planned: Windows
-    added_after: float
-    told: set[int] = attrs.field(factory=set)
-    opened: set[int] = attrs.field(factory=set)
-    failed: dict[str, str] = attrs.field(factory=dict)
-
-
-@attrs.define(eq=False)
-class _Open:
-    """A window that a worker was told to open and not yet told to close.
-
-    Also one that failed to open: what was begun must be ended.
-    """
-
-    window: Window
-    confirmed: bool = False
-
-
 class WindowControl:
-    """The driver's windows: planned, open and closed, on every worker of the run.
+    """Asks the workers of the run for their windows, and keeps a copy of each one's record.
 
     Times out, and never raises for what a worker does or does not do.
 
@@ -92,12 +61,16 @@ class WindowControl:
         self._left_out = left_out
         self.edges = 0.0
         self._handles: dict[str, Any] = {}
-        self._workers: dict[str, _Worker] = {}
-        self._open: dict[str, _Open] = {}
+        self._windows: dict[str, Windows] = {}
+        # the highest step that had begun when a worker was added
+        self._added_after: dict[str, float] = {}
+        # the window that each worker was asked for and not yet asked to close, failed ones, too:
+        # what was begun must be ended
+        self._held: dict[str, Window] = {}
         # many workers, few plans: a step looks at each plan once
-        self._plans: dict[Windows, tuple[StepWindows, list[str]]] = {}
+        self._plans: dict[tuple[Window, ...], tuple[StepWindows, list[str]]] = {}
 
-    def add(self, name: str, handle: Any, windows: Windows) -> None:
+    def add(self, name: str, handle: Any, windows: tuple[Window, ...]) -> None:
         """Register a worker, and start its session.
 
         Adding a name again replaces the handle of a worker that has died.
@@ -109,14 +82,13 @@ class WindowControl:
             self._channel.keeps_all = True
             for other, earlier in list(self._handles.items()):
                 self.listen(other, earlier)
-        if name not in self._workers:
-            self._workers[name] = _Worker(windows, self._steps.highest)
+        if name not in self._windows:
+            self._windows[name] = Windows(windows)
             self._group([name])
-        self._workers[name].added_after = self._steps.highest
-        self._open.pop(name, None)
+        self._added_after[name] = self._steps.highest
+        self._held.pop(name, None)
         if windows and windows[0].start is None:  # the session opens it when it starts
-            self._open[name] = _Open(windows[0])
-            self._workers[name].told.add(windows[0].number)
+            self._ask(name, windows[0])
         if handle is not None:
             self.listen(name, handle)
 
@@ -134,21 +106,24 @@ class WindowControl:
         """Have the connected workers write what they have recorded; see `Channel.flush`."""
         self._channel.flush(last, _FLUSH_DEADLINE)
 
-    def planned(self, name: str) -> Windows:
+    def planned(self, name: str) -> tuple[Window, ...]:
         """The windows of a worker."""
-        return self._workers[name].planned
+        return self._windows[name].planned.all
 
     @property
     def opened(self) -> dict[str, set[int]]:
         """The numbers of the windows that each worker has opened, by its name."""
-        return {name: worker.opened for name, worker in self._workers.items()}
+        return {
+            name: {entry["number"] for entry in windows.entries if entry["opened"]}
+            for name, windows in self._windows.items()
+        }
 
-    def replan(self, windows: Mapping[str, Windows]) -> None:
-        """Replace the windows of some workers."""
-        for name, planned in windows.items():
-            self._workers[name].planned = planned
+    def replan(self, planned: Mapping[str, StepWindows]) -> None:
+        """Replace the planned windows of some workers."""
+        for name, windows in planned.items():
+            self._windows[name].planned = windows
         self._plans = {}
-        self._group(self._workers)
+        self._group(self._windows)
 
     def begin_step(self, number: int) -> list[str]:
         """Open the windows that contain step `number`. Returns what went wrong.
@@ -159,22 +134,22 @@ class WindowControl:
         problems = self.end_step(number - 1)
         to_open: dict[str, Window] = {}
         captured = False
-        for windows, names in self._plans.values():
-            window = windows.at(number)
+        for planned, names in self._plans.values():
+            window = planned.at(number)
             if window is not None:
                 captured = True
-                to_open.update((name, window) for name in names if not self._holds(name, window))
+                to_open.update((name, window) for name in names if self._held.get(name) != window)
         if captured or self._left_out.active:
             self._tell_step(number)
         if not to_open:  # as in nearly every step
             return problems
         for name, window in to_open.items():
-            self._open[name] = _Open(window)
-            self._workers[name].told.add(window.number)
-        failed = self._tell("open", to_open, OPEN_DEADLINE)
-        for name, problem in failed.items():
-            self._workers[name].failed[to_open[name].label] = problem
-        return problems + _sentences(failed)
+            self._ask(name, window)
+        return problems + _sentences(self._tell("open", to_open, OPEN_DEADLINE))
+
+    def _ask(self, name: str, window: Window) -> None:
+        self._held[name] = window
+        self._windows[name].ask(window)
 
     def _tell_step(self, number: int) -> None:
         """Tell every worker whether to leave this step out.
@@ -190,61 +165,59 @@ class WindowControl:
             changes = left_out.active != before
             self._channel.tell_step(left_out.active, _STEP_DEADLINE if changes else 0.0)
 
-    def _holds(self, name: str, window: Window) -> bool:
-        return name in self._open and self._open[name].window == window
-
     def missing(self) -> dict[tuple[str, str], str]:
         """Why planned windows did not open, by the worker's name and the window's label."""
         failed = {
-            (name, label): problem
-            for name, worker in self._workers.items()
-            for label, problem in worker.failed.items()
+            (name, entry["label"]): entry["error"]
+            for name, windows in self._windows.items()
+            for entry in windows.entries
+            if entry["error"]
         }
         return failed | self.skipped()
 
     def skipped(self) -> dict[tuple[str, str], str]:
-        """The same for the windows that no worker was told to open."""
+        """The same for the windows that no worker was asked for."""
         return {
-            (name, window.label): self._why_skipped(worker, window)
-            for name, worker in self._workers.items()
-            for window in worker.planned
-            if window.number not in worker.told
+            (name, window.label): self._why_skipped(self._added_after[name], window)
+            for name, windows in self._windows.items()
+            for window in windows.planned.all
+            if windows.state(window.number) == "planned"
         }
 
-    def _why_skipped(self, worker: _Worker, window: Window) -> str:
+    def _why_skipped(self, added_after: float, window: Window) -> str:
         if self._steps.lowest > self._steps.highest:
             return "no step was begun; mark it with `profiler.step`, or `gpuprof run --step-at`"
-        if window.start is not None and window.start <= worker.added_after:
-            return f"the worker was added when step {worker.added_after} had begun"
+        if window.start is not None and window.start <= added_after:
+            return f"the worker was added when step {added_after} had begun"
         return (
             f"none of its steps ran; the run's were {self._steps.lowest} to {self._steps.highest}"
         )
 
     @property
     def any_open(self) -> bool:
-        """Whether any worker captures: it has confirmed that its window is open."""
-        return bool(self._open) and any(one.confirmed for one in self._open.values())
+        """Whether any worker captures."""
+        return any(
+            self._windows[name].is_open(window.number) for name, window in self._held.items()
+        )
 
     def end_step(self, number: int) -> list[str]:
         """Close the windows whose last step was `number`. Returns what went wrong."""
-        if not self._open:
+        if not self._held:
             return []
         return self._close(
             {
-                name: one.window
-                for name, one in self._open.items()
-                if one.window.stop is not None and number + 1 >= one.window.stop
+                name: window
+                for name, window in self._held.items()
+                if window.stop is not None and number + 1 >= window.stop
             }
         )
 
     def close_all(self) -> list[str]:
         """Close all open windows. Returns what went wrong."""
-        lifetimes = {
-            name: one.window for name, one in self._open.items() if one.window.start is None
-        }
+        lifetimes = {name: window for name, window in self._held.items() if window.start is None}
         # a worker that was added just now may not be connected yet
         self._tell("open", lifetimes, _CONNECT_DEADLINE)
-        return self._close({name: one.window for name, one in self._open.items()})
+        return self._close(self._held.copy())
 
     def end(self) -> None:
         """Close the connections to the workers, and let go of their handles."""
@@ -254,9 +227,10 @@ class WindowControl:
     def _group(self, names: Iterable[str]) -> None:
         """Put workers with the same windows together."""
         for name in names:
-            planned = self._workers[name].planned
+            windows = self._windows[name]
+            planned = windows.planned.all
             if planned not in self._plans:
-                self._plans[planned] = (StepWindows(planned), [])
+                self._plans[planned] = (windows.planned, [])
                 pairs = ((window.start, window.stop) for window in planned)
                 self._left_out.expect(
                     Integers.merged(
@@ -265,19 +239,23 @@ class WindowControl:
                         if start is not None and stop is not None
                     ).ranges
                 )
-            self._plans[planned][1].append(name)
+            windows.planned, members = self._plans[planned]
+            members.append(name)
 
     def _close(self, windows: dict[str, Window]) -> list[str]:
+        # If opening failed, a failure to close is no news.
+        known = {
+            name for name, window in windows.items() if self._windows[name].problem(window.number)
+        }
         for name in windows:
-            del self._open[name]
+            del self._held[name]
         failed = self._tell("close", windows, CLOSE_DEADLINE)
-        # If opening failed, a failure to close is no news; nor is the end of a worker the end of
-        # its whole-life window.
         return _sentences(
             {
                 name: problem
                 for name, problem in failed.items()
-                if windows[name].label not in self._workers[name].failed
+                if name not in known
+                # nor is the end of a worker the end of its whole-life window
                 and not (windows[name].start is None and problem == _channel.ENDED)
             }
         )
@@ -312,17 +290,18 @@ class WindowControl:
                 _answer_for_the_dead(request, reference, starting.pop(reference))
         self._channel.forget(request)
         self.edges += time.monotonic() - began
-        answers = dict(request.answers)
-        if kind == "open":
-            for name in set(request.open):
-                self._open[name].confirmed = True
-                self._workers[name].opened.add(windows[name].number)
+        answers, entries = dict(request.answers), dict(request.entries)
         problems = {name: problem for name, problem in answers.items() if problem}
         late = sorted(set(windows) - set(answers))
-        return problems | {
+        problems |= {
             name: f"did not {kind} its window {windows[name].label} within {deadline:.0f} s"
             for name in late
         }
+        for name, entry in entries.items():
+            self._windows[name].take(windows[name], entry)
+        for name, problem in problems.items():
+            self._windows[name].fail(windows[name], problem)
+        return problems
 
     def _start_session(self, name: str) -> Any:
         return self._handles[name].__ray_call__.remote(start_session, self._channel.address)
@@ -390,12 +369,12 @@ class Firing:
         ]
 
     def _fire(self, order: Order, number: int) -> None:
-        replanned, workers = {}, dict[Windows, list[str]]()
+        replanned, workers = {}, dict[tuple[Window, ...], list[str]]()
         for name, (worker, continuous) in self._armed.items():
             if order.selects(worker.group, worker.rank):
-                windows = StepWindows(self._control.planned(name))
-                added = order.add_to(windows, number, continuous)
-                replanned[name] = windows.all
+                planned = StepWindows(self._control.planned(name))
+                added = order.add_to(planned, number, continuous)
+                replanned[name] = planned
                 workers.setdefault(added, []).append(name)
         self._control.replan(replanned)
         if not workers:

@@ -10,6 +10,8 @@ from typing import Any, Literal, TypedDict
 
 import attrs
 
+from gpuprof._session.file import WindowEntry
+
 _IDLE, _INTERVAL, _PROBES = 60, 10, 6
 """Seconds of silence, seconds between probes, lost probes: connections are idle between windows,
 for hours."""
@@ -148,11 +150,17 @@ def measure(clock: str, answer: ClockAnswer, answered: int) -> Measurement:
 
 
 class Answer(TypedDict):
-    """A worker's answer to a request: what went wrong, and whether the window is open now."""
+    """A worker's answer to a request.
+
+    Keys:
+        number: of the request.
+        problem: what went wrong.
+        window: what has become of the window; ``None`` if nothing has, or the request is of none.
+    """
 
     number: int
     problem: str | None
-    open: bool
+    window: WindowEntry | None
 
 
 def proof(secret: str, challenge: str, worker: str) -> str:
