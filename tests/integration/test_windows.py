@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpuprof._analysis import reading
 from gpuprof.ray import Profiler
 from support.integration_workers import AsyncWorker
 from support.launching import config, start
@@ -261,6 +263,11 @@ def test_a_spent_disk_budget_opens_no_further_window(ray: Any, tmp_path: Path, g
     assert "step-5" == refused.window
     assert "missing" == refused.state
     assert re.fullmatch(r"max_bytes: \d+ of 300000 bytes are used on this node", refused.reason)
+    # the trees leave out step 2 and the one after it, and the ledgers have no other captured step
+    for file in [*tmp_path.glob("*/*/*.start-1.json"), *tmp_path.glob("*/*/Runner.json")]:
+        assert 2 == json.loads(file.read_text())["steps_left_out"]
+    steps = reading.read(str(profiler.directory)).steps
+    assert [2] == [step.number for step in steps if step.captured]
 
 
 def test_a_worker_that_does_not_answer_is_named_and_the_step_goes_on(

@@ -186,4 +186,5 @@ def test_a_worker_that_does_not_answer_delays_a_step_by_no_more_than_the_timeout
         say_hello(silent, channel, "A-0")
         wait_until(channel.connected, "connected: A-0")
         channel.tell_step(True, 0.01)
-        assert {"kind": "step", "left_out": True} == json.loads(silent.makefile().readline())
+        note = json.loads(silent.makefile().readline())
+        assert {"kind": "step", "left_out": True, "withdrawn": False} == note

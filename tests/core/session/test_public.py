@@ -98,6 +98,21 @@ def test_steps_with_discrete_windows_are_not_compared(
     public._forget()
 
 
+def test_a_repeated_step_number_captures_no_further_scopes(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only its first occurrence is left out of the tree, too."""
+    monkeypatch.setenv(VARIABLE, encode(recorder.row(discrete=True)))
+    public._forget()
+    for step in (2, 3, 4, 2):
+        with gpuprof.step(step), gpuprof.timer("work"):
+            pass
+    public._forget()
+    assert [event for event in recorder.events if event.startswith("start")] == [
+        "start step-2 work 1"
+    ]
+
+
 def test_steps_that_fail_are_not_timed(events: list[str]) -> None:
     """They are shorter than the others, or longer, and no measure of what the profiler costs."""
     for step in range(5):

@@ -57,6 +57,7 @@ class LeftOut:
         self._whole = since is None
         self._step: int | None = None
         self._window: Window | None = None
+        self._follows = False
         self._over: set[int] = set()
 
     def expect(self, ranges: Iterable[tuple[int, int]]) -> None:
@@ -84,22 +85,36 @@ class LeftOut:
         if window is not None and window.number in self._over:
             window = None
         self._window = window
-        self.mark(window is not None or before is not None)
+        self._follows = before is not None
+        self.mark(window is not None or self._follows)
         return True
+
+    def withdraw(self) -> None:
+        """Do not leave out the running step: all windows in it were refused, so nothing slows it.
+
+        Unless it follows one that was captured.
+        """
+        self._window = None
+        if self.active and not self._follows:
+            self.steps -= 1
+            self._cut(False)
 
     def mark(self, left_out: bool) -> None:
         """Begin a step, and switch trees if needed."""
         self.steps += left_out
         if left_out != self.active:
-            self.active = left_out
-            try:
-                self._parts.cut(left_out)
-            except Exception as error:  # the job's step waits here: our faults must not end it
-                log().warning(
-                    "cannot separate profiled steps in the timing tree: %s: %s",
-                    type(error).__name__,
-                    error,
-                )
+            self._cut(left_out)
+
+    def _cut(self, left_out: bool) -> None:
+        self.active = left_out
+        try:
+            self._parts.cut(left_out)
+        except Exception as error:  # the job's step waits here: our faults must not end it
+            log().warning(
+                "cannot separate profiled steps in the timing tree: %s: %s",
+                type(error).__name__,
+                error,
+            )
 
     def trees(self, device: DeviceReading = "known") -> tuple[Timing, Timing | None]:
         """The tree of the ordinary steps, and that of the steps left out, if any.

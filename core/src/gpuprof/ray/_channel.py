@@ -154,16 +154,18 @@ class Channel:
         self._loop.call_soon_threadsafe(self._post, request)
         return request
 
-    def tell_step(self, left_out: bool, timeout: float) -> None:
+    def tell_step(self, left_out: bool, timeout: float, withdrawn: bool = False) -> None:
         """Announce a step to all workers, and whether they leave it out of their trees.
 
         A worker that connects while a step is left out gets the announcement late.
 
         Args:
             timeout: maximum seconds to wait for their acknowledgements.
+            withdrawn: whether they were told before that they leave it out.
         """
         self._left_out = left_out
-        self._tell_all({"kind": "step", "left_out": left_out}, timeout)
+        note: StepNote = {"kind": "step", "left_out": left_out, "withdrawn": withdrawn}
+        self._tell_all(note, timeout)
 
     def flush(self, last: bool, timeout: float) -> None:
         """Have all workers write what they have recorded.
@@ -338,7 +340,7 @@ class Channel:
             self._clocks[worker] = hello["clock"]
             self._watch_clock(worker)
             if self._left_out:
-                note: StepNote = {"kind": "step", "left_out": True}
+                note: StepNote = {"kind": "step", "left_out": True, "withdrawn": False}
                 writer.write(json.dumps(note).encode() + b"\n")
             for request in self._requests.values():
                 if worker in request.windows and worker not in request.answers:

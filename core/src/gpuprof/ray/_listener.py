@@ -116,7 +116,10 @@ def _obey(
         answer = {"number": STEP, "problem": None, "window": None}
     elif message["kind"] == "step":
         session.left_out.driven = True
-        session.left_out.mark(message["left_out"])
+        if message["withdrawn"]:
+            session.left_out.withdraw()
+        else:
+            session.left_out.mark(message["left_out"])
         answer = {"number": STEP, "problem": None, "window": None}
     else:
         number, windows = message["window"], session.windows

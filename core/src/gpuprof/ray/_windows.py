@@ -132,20 +132,35 @@ class WindowControl:
         window may never have run.
         """
         problems = self.end_step(number - 1)
-        to_open: dict[str, Window] = {}
-        captured = False
-        for planned, names in self._plans.values():
-            window = planned.at(number)
-            if window is not None:
-                captured = True
-                to_open.update((name, window) for name in names if self._held.get(name) != window)
-        if captured or self._left_out.active:
-            self._tell_step(number)
-        if not to_open:  # as in nearly every step
+        windows = {
+            name: window
+            for planned, names in self._plans.values()
+            if (window := planned.at(number)) is not None
+            for name in names
+            if self._held.get(name) != window or not self._is_refused(name, window)
+        }
+        if not windows and not self._left_out.active:  # as in nearly every step
             return problems
+        self._tell_step(number)
+        to_open = {
+            name: window for name, window in windows.items() if self._held.get(name) != window
+        }
         for name, window in to_open.items():
             self._ask(name, window)
-        return problems + _sentences(self._tell("open", to_open, OPEN_DEADLINE))
+        problems += _sentences(self._tell("open", to_open, OPEN_DEADLINE))
+        if windows and all(map(self._is_refused, windows, windows.values())):
+            self._withdraw()
+        return problems
+
+    def _is_refused(self, name: str, window: Window) -> bool:
+        return self._windows[name].state(window.number) == "refused"
+
+    def _withdraw(self) -> None:
+        """No worker captures the step after all."""
+        before = self._left_out.active
+        self._left_out.withdraw()
+        if before != self._left_out.active:
+            self._channel.tell_step(False, _STEP_DEADLINE, withdrawn=True)
 
     def _ask(self, name: str, window: Window) -> None:
         self._held[name] = window

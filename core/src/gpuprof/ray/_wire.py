@@ -70,10 +70,12 @@ class StepNote(TypedDict):
 
     Keys:
         left_out: whether the step is left out of the timing tree.
+        withdrawn: whether this is about the same step again, which is not left out after all.
     """
 
     kind: Literal["step"]
     left_out: bool
+    withdrawn: bool
 
 
 class FlushNote(TypedDict):
