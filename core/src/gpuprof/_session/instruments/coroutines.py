@@ -92,10 +92,7 @@ class Driven(Coroutine[Any, Any, Any]):
 
     def _guarded(self, mark: Callable[..., object], *given: Any) -> None:
         if self._instrument.on:
-            try:
-                mark(*given)
-            except Exception as error:
-                self._instrument.fail(error)
+            self._instrument.guarded(mark, *given)
 
     def _suspend(self, awaited: Any) -> None:
         inner = _innermost(self._owner)
@@ -185,10 +182,8 @@ class Tasks:
         def create_task(loop: Any, coroutine: Any, **options: Any) -> Any:
             key = None
             if self._instrument.on and loop is not self._left_alone:
-                try:
-                    coroutine, key = self._driven(coroutine)
-                except Exception as error:
-                    self._instrument.fail(error)
+                driven = self._instrument.guarded(self._driven, coroutine)
+                coroutine, key = driven or (coroutine, None)
             return self._keyed(original(loop, coroutine, **options), key)
 
         return create_task
@@ -213,21 +208,14 @@ class Tasks:
             wrapped = original(future, *args, **options)
             if not self._instrument.on:
                 return wrapped
-            try:
-                key = self._key_of(getattr(future, "object_ref", None))
-                return self._keyed(wrapped, key or getattr(future, KEY, None))
-            except Exception as error:
-                self._instrument.fail(error)
-                return wrapped
+            key = self._instrument.guarded(self._key_of, getattr(future, "object_ref", None))
+            return self._keyed(wrapped, key or getattr(future, KEY, None))
 
         return wrap_future
 
     def _keyed(self, future: Any, key: Key | None) -> Any:
         if key is not None:
-            try:
-                setattr(future, KEY, key)
-            except Exception as error:
-                self._instrument.fail(error)
+            self._instrument.guarded(setattr, future, KEY, key)
         return future
 
 

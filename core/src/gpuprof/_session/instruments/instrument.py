@@ -9,12 +9,14 @@ import os
 import weakref
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from gpuprof_timing import Timing
 from gpuprof_timing.instrument import LinkedScope, call_linked, is_compiling, recording_of
 
 from gpuprof._session.after_import import after_import
+
+Result = TypeVar("Result")
 
 _MARK = "__gpuprof_marks__"
 _all: weakref.WeakSet[Instrument] = weakref.WeakSet()
@@ -115,10 +117,7 @@ class Instrument:
 
         def apply(imported: ModuleType) -> None:
             if self.on:
-                try:
-                    install(self, imported)
-                except Exception as error:
-                    self.fail(error)
+                self.guarded(install, self, imported)
 
         after_import(module, apply)
 
@@ -214,19 +213,12 @@ class Instrument:
 
     def end(self, call: Call, scope: LinkedScope, result: Any) -> None:
         """Close the scope of a call that has returned. Never raises."""
-        key = call.key
-        try:
-            scope.link = key(result) if callable(key) else key
-        except Exception as error:
-            self.fail(error)
+        scope.link = self.guarded(call.key, result) if callable(call.key) else call.key
         scope.__exit__(None, None, None)
 
     def end_step(self) -> None:
         """Say that a step of the library is over. Never raises."""
-        try:
-            self._hooks.end_step()
-        except Exception as error:
-            self.fail(error)
+        self.guarded(self._hooks.end_step)
 
     def note_size(self, size: int) -> None:
         """Note how many bytes the innermost open scope handles."""
@@ -268,10 +260,7 @@ class Instrument:
             def followed(*args: Any, **kwargs: Any) -> Any:
                 result = original(*args, **kwargs)
                 if self.on:
-                    try:
-                        then()
-                    except Exception as error:
-                        self.fail(error)
+                    self.guarded(then)
                 return result
 
             return followed
@@ -281,6 +270,14 @@ class Instrument:
     def at_end(self, undo: Callable[[], object]) -> None:
         """Call `undo` at the end."""
         self._undo.append(undo)
+
+    def guarded(self, function: Callable[..., Result], *arguments: Any) -> Result | None:
+        """Call a function of ours; a fault switches the marking off. Never raises."""
+        try:
+            return function(*arguments)
+        except Exception as error:
+            self.fail(error)
+            return None
 
     def fail(self, error: Exception) -> None:
         """Switch off after a fault, and report it."""

@@ -37,19 +37,17 @@ class _Items:
         return f"queue:{self.name}.{os.getpid()}:{number}"  # a fork has a copy
 
 
+def _items_of(queue: Any) -> _Items:
+    # not an attribute: a subclass may refuse new ones, or answer to any name
+    items: _Items | None = queue.__dict__.get(_STATE)
+    if items is None:
+        items = queue.__dict__[_STATE] = _Items(queue._qsize())
+    return items
+
+
 def _items(instrument: Instrument, queue: Any) -> _Items | None:
     """The items of a queue, before one more is moved. Never raises."""
-    if not instrument.on:
-        return None
-    try:
-        # not an attribute: a subclass may refuse new ones, or answer to any name
-        items: _Items | None = queue.__dict__.get(_STATE)
-        if items is None:
-            items = queue.__dict__[_STATE] = _Items(queue._qsize())
-        return items
-    except Exception as error:
-        instrument.fail(error)
-        return None
+    return instrument.guarded(_items_of, queue) if instrument.on else None
 
 
 def _install_threads(instrument: Instrument, queue: ModuleType) -> None:

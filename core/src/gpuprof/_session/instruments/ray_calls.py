@@ -138,11 +138,8 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         def get_execution_info(*args: Any, **kwargs: Any) -> Any:
             info = original(*args, **kwargs)
             if instrument.on:
-                try:
-                    marked = _marked(instrument, info.function, running, tasks)
-                    info = info._replace(function=marked)
-                except Exception as error:
-                    instrument.fail(error)
+                executor = instrument.guarded(_marked, instrument, info.function, running, tasks)
+                info = info._replace(function=executor or info.function)
             return info
 
         return get_execution_info
@@ -279,14 +276,10 @@ def _marked(
         return Call(name, None, task) if task else None
 
     def streamed(generator: Any) -> Any:
-        try:
-            task = running()
-            if task is None:
-                return generator
-            stream = Stream(instrument, name, functools.partial(_item_key, task))
-        except Exception as error:
-            instrument.fail(error)
+        task = instrument.guarded(running)
+        if task is None:
             return generator
+        stream = Stream(instrument, name, functools.partial(_item_key, task))
         if is_generator:
             return stream.items(generator)
         return stream.async_items(generator, tasks.follow)

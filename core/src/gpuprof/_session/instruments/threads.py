@@ -61,10 +61,7 @@ def _install_pools(instrument: Instrument, pools: ModuleType) -> None:
         def submit(pool: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
             calling = None
             if instrument.on and callable(function):
-                try:
-                    calling = _calling(function)
-                except Exception as error:
-                    instrument.fail(error)
+                calling = instrument.guarded(_calling, function)
             if calling is None:
                 return original(pool, function, *args, **kwargs)
             call, key = calling
