@@ -8,7 +8,6 @@ import math
 import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,8 @@ import attrs
 from gpuprof import _tables
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.places import Place, places, run_around
-from gpuprof._artifacts.records import is_own
 from gpuprof._report import cache
-from gpuprof._report.readers import Reader, reader
+from gpuprof._report.readers import read_each
 from gpuprof._shim.safe import regular_files
 from gpuprof.backend import loading
 from gpuprof.backend.types import RangeTimes
@@ -172,20 +170,13 @@ def read_ranges(
             ]
         )
 
-    @functools.cache
-    def readers_of(directory: Path) -> list[Reader]:
-        found = (
-            reader(name, settings_of(directory), overrides) for name in loading.catalogue().entries
-        )
-        return [one for one in found if one is not None]
-
     windows: dict[tuple[object, ...], WindowRanges] = {}
     known, run_of = functools.cache(places), functools.cache(run_around)
     reports = 0
     empty, broken = [], []
-    tasks = [(file, readers_of(file.absolute().parent)) for file in files if not is_own(file)]
-    for (file, _), found in zip(tasks, _read_all(tasks), strict=True):
-        # such as the report of a killed worker; the others are still readable
+    for file, found in read_each(files, cache.read, overrides):
+        if isinstance(found, ToolError):  # the program that reads them all is missing
+            raise found
         if isinstance(found, GpuprofError):
             broken.append(str(found))
             continue
@@ -218,39 +209,6 @@ def read_ranges(
         key=lambda one: (one.run, one.group, one.first_step, one.window, one.ranks),
     )
     return ordered, empty, broken
-
-
-_Found = list[RangeTimes] | None | GpuprofError
-
-
-def _read_all(tasks: Sequence[tuple[Path, Sequence[Reader]]]) -> Iterator[_Found]:
-    """Read files with the first of their readers that can, several files at once, in order.
-
-    Raises:
-        ToolError: the program that reads them is missing.
-        ConfigError: a backend refuses its settings.
-    """
-    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
-    try:
-        yield from pool.map(_read, *zip(*tasks, strict=True)) if tasks else ()
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _read(file: Path, readers: Sequence[Reader]) -> _Found:
-    try:
-        found = (cache.read(file, reader) for reader in readers)
-        return next((ranges for ranges in found if ranges is not None), None)
-    except (ToolError, ConfigError):
-        raise
-    except GpuprofError as error:
-        return error
-
-
-def settings_of(directory: Path) -> dict[str, Any]:
-    """The settings of the run around a directory, empty if there is none."""
-    abouts = map(runs.about, (directory, *directory.parents))
-    return next((about.config for about in abouts if about is not None), {})
 
 
 def range_tables(windows: Sequence[WindowRanges], width: int | None = None, hint: str = "") -> str:

@@ -1,21 +1,29 @@
-"""Functions that read ranges from the files of installed backends."""
+"""Reading the reports of a run with the hooks of installed backends."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.metadata
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
 
 import attrs
 
+from gpuprof._artifacts import runs
+from gpuprof._artifacts.records import is_own
 from gpuprof._config import load
 from gpuprof._config.programs import with_own_programs
 from gpuprof.backend import loading
 from gpuprof.backend.boundary import provider
 from gpuprof.backend.types import RangeTimes, RecordedTrack
-from gpuprof.errors import ConfigError
+from gpuprof.errors import ConfigError, GpuprofError
+
+Result = TypeVar("Result")
 
 
 @attrs.frozen
@@ -30,6 +38,47 @@ class Reader:
     read: Callable[..., list[RangeTimes] | None]
     identity: str
     read_spans: Callable[..., list[RecordedTrack] | None] | None = None
+
+
+def read_each(
+    files: Iterable[Path],
+    read: Callable[[Path, Reader], Result | None],
+    overrides: Sequence[str] = (),
+) -> Iterator[tuple[Path, Result | GpuprofError | None]]:
+    """Read files, each with the first of its backends that can, several files at once, in order.
+
+    A file in a run directory is read with that run's settings. gpuprof's own files are left out.
+
+    Yields:
+        Each file with what was read; ``None`` if no backend can; or why it cannot be read.
+
+    Raises:
+        ConfigError: a backend refuses its settings.
+    """
+
+    @functools.cache
+    def readers_of(folder: Path) -> list[Reader]:
+        abouts = map(runs.about, (folder, *folder.parents))
+        settings = next((about.config for about in abouts if about is not None), {})
+        readers = (reader(name, settings, overrides) for name in loading.catalogue().entries)
+        return [usable for usable in readers if usable is not None]
+
+    def read_one(file: Path, readers: Sequence[Reader]) -> Result | GpuprofError | None:
+        try:
+            results = (read(file, usable) for usable in readers)
+            return next((result for result in results if result is not None), None)
+        except ConfigError:
+            raise
+        except GpuprofError as error:  # such as the report of a killed worker
+            return error
+
+    reports = [file for file in files if not is_own(file)]
+    readers = [readers_of(file.absolute().parent) for file in reports]
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    try:
+        yield from zip(reports, pool.map(read_one, reports, readers), strict=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def reader(name: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()) -> Reader | None:

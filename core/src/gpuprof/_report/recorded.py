@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
 
 from gpuprof._artifacts.places import Place, places, run_around
-from gpuprof._artifacts.records import is_own
-from gpuprof._report.ranges import files_of, settings_of
-from gpuprof._report.readers import Reader, reader
-from gpuprof.backend import loading
+from gpuprof._report.ranges import files_of
+from gpuprof._report.readers import Reader, read_each
 from gpuprof.backend.types import RecordedTrack
 from gpuprof.errors import GpuprofError
 
@@ -50,37 +45,22 @@ def recorded(
     run = run_around(directory)
     known = places(run) if run is not None else {}
 
-    @functools.cache
-    def readers_of(folder: Path) -> list[Reader]:
-        found = (reader(name, settings_of(folder)) for name in loading.catalogue().entries)
-        return [one for one in found if one is not None and one.read_spans is not None]
-
-    tasks = []
-    for file in files_of([str(directory)]):
-        folder = file.absolute().parent
-        place = known.get((folder.name, file.name))
-        if not is_own(file) and wanted(place, folder.name):
-            tasks.append((file, place, readers_of(folder)))
-    found, problems = [], []
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for (file, place, _), tracks in zip(tasks, pool.map(_read, tasks), strict=True):
-            if isinstance(tracks, GpuprofError):
-                problems.append(str(tracks))
-            elif tracks is not None:
-                worker = f"{place.group}-{place.rank}" if place is not None else file.name
-                found.append(Recorded(file, file.absolute().parent.name, worker, tracks))
-    return found, list(dict.fromkeys(problems))
+    files = [
+        file
+        for file in files_of([str(directory)])
+        if wanted(known.get((file.absolute().parent.name, file.name)), file.absolute().parent.name)
+    ]
+    reports, problems = [], []
+    for file, tracks in read_each(files, _spans):
+        node = file.absolute().parent.name
+        place = known.get((node, file.name))
+        if isinstance(tracks, GpuprofError):
+            problems.append(str(tracks))
+        elif tracks is not None:
+            worker = f"{place.group}-{place.rank}" if place is not None else file.name
+            reports.append(Recorded(file, node, worker, tracks))
+    return reports, list(dict.fromkeys(problems))
 
 
-def _read(
-    task: tuple[Path, Place | None, Sequence[Reader]],
-) -> list[RecordedTrack] | GpuprofError | None:
-    file, _, readers = task
-    try:
-        for one in readers:
-            tracks = one.read_spans(path=str(file)) if one.read_spans is not None else None
-            if tracks is not None:
-                return tracks
-    except GpuprofError as error:  # such as the report of a killed worker
-        return error
-    return None
+def _spans(file: Path, reader: Reader) -> list[RecordedTrack] | None:
+    return reader.read_spans(path=str(file)) if reader.read_spans is not None else None
