@@ -22,7 +22,7 @@ from gpuprof._config.selection import (
     group_problem,
 )
 from gpuprof._config.sources import Source
-from gpuprof._config.structure import default_of, is_text, join, structure
+from gpuprof._config.structure import is_text, join, structure
 from gpuprof.backend.naming import template_problem
 from gpuprof.backend.types import option
 from gpuprof.errors import ConfigError
@@ -441,27 +441,11 @@ def structure_layer(values: dict[str, Any], model: type[Any], path: str, source:
     Raises:
         ConfigError: with every problem and its path in `source`.
     """
-    problems: list[str] = []
-    while True:
-        try:
-            made = structure(values, model)
-        except ConfigError as error:
-            problems += error.problems
-        else:
-            break
-        # A model checks its values only once all have their types, so try again without the wrong
-        # ones.
-        wrong = {re.split(r"[.:\[]", problem, maxsplit=1)[0] for problem in problems}
-        required = {
-            field.name for field in attrs.fields(model) if default_of(field) is attrs.NOTHING
-        }
-        left = {key: value for key, value in values.items() if key not in wrong}
-        if left == values or wrong & required:
-            break
-        values = left
-    if problems:
-        raise ConfigError([source.where(join(path, problem)) for problem in problems])
-    return made
+    try:
+        return structure(values, model)
+    except ConfigError as error:
+        problems = [source.where(join(path, problem)) for problem in error.problems]
+        raise ConfigError(problems) from None
 
 
 def _origin(problem: str, layers: Sequence[tuple[str, dict[str, Any]]]) -> str:

@@ -325,21 +325,23 @@ class Checker:
         return None
 
     def _check_fields(self, data: dict[str, Any], model: Any, path: str) -> Any:
-        before = len(self.problems)
         fields = _fields(model)
         checked = {}
         for name, (kind, required) in fields.items():
+            before = len(self.problems)
             if name in data:
-                checked[name] = self.check(data[name], kind, join(path, name))
+                value = self.check(data[name], kind, join(path, name))
+                if len(self.problems) == before:
+                    checked[name] = value
             elif required:
                 self.problems.append(f"{join(path, name)}: missing")
         if is_typeddict(model):
             return {**data, **checked}
         for key in sorted(map(str, data.keys() - fields.keys())):
             self.problems.append(f"{join(path, key)}: {unknown_key(key, list(fields))}")
-        if len(self.problems) > before:
+        if any(required and name not in checked for name, (_, required) in fields.items()):
             return None
-        try:
+        try:  # also if some values are wrong: it may refuse others
             return model(**{name.lstrip("_"): value for name, value in checked.items()})
         except Exception as error:
             self._add(error, path)
