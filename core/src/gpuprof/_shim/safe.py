@@ -182,8 +182,8 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Binar
         raise
 
 
-def publish(temporary: str, path: str) -> bool:
-    """Rename a finished file to its final name, or remove it if that name is taken.
+def take_name(file: str, name: str) -> bool:
+    """Rename a finished file, unless its new name is taken.
 
     Returns:
         Whether the name was free.
@@ -192,22 +192,27 @@ def publish(temporary: str, path: str) -> bool:
         OSError: the directory cannot be written.
     """
     try:
-        os.link(temporary, path)
+        os.link(file, name)
     except FileExistsError:
-        os.unlink(temporary)
         return False
     except OSError:  # a file system without hard links
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        except OSError as error:
-            os.unlink(temporary)
-            if isinstance(error, FileExistsError):
-                return False
-            raise
-        os.replace(temporary, path)
-        return True
-    os.unlink(temporary)
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        os.replace(file, name)
+    else:
+        os.unlink(file)
     return True
+
+
+def publish(temporary: str, path: str) -> bool:
+    """As `take_name`, for a file that is removed if the name is taken."""
+    try:
+        return take_name(temporary, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
 
 
 def open_directory(path: str | os.PathLike[str], dir_fd: int | None = None) -> int:

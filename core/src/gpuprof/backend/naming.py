@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import string
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gpuprof._shim.files import follow_umask
-from gpuprof._shim.safe import create, read_bytes
+from gpuprof._shim.safe import create, read_bytes, take_name
 
 VARIABLES = (
     "group", "rank", "worker", "step", "range", "n", "pid", "node", "label", "occurrence",
@@ -97,26 +98,11 @@ def move(source: str, stem: str, extension: str) -> str | None:
     except FileNotFoundError:
         return None
     follow_umask(mine)
-    number = 1
-    while True:
+    for number in itertools.count(1):
         final = stem + (f".{number}" if number > 1 else "") + extension
-        if os.path.lexists(keeper(final)):
-            number += 1
-            continue
-        try:
-            os.link(mine, final)
-        except FileExistsError:
-            number += 1
-            continue
-        except OSError:  # a file system without hard links
-            with suppress(FileExistsError):
-                os.close(os.open(final, os.O_CREAT | os.O_EXCL))
-                os.replace(mine, final)
-                return final
-            number += 1
-            continue
-        os.unlink(mine)
-        return final
+        if not os.path.lexists(keeper(final)) and take_name(mine, final):
+            return final
+    raise AssertionError  # for type checkers
 
 
 def keep_name(path: str) -> None:
