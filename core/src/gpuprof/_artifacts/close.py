@@ -28,6 +28,7 @@ from gpuprof._config.schema import Config
 from gpuprof._log import log
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
+from gpuprof._shim.files import write_json
 from gpuprof._shim.node import node_name
 from gpuprof._shim.ownership import open_owned
 from gpuprof._shim.safe import UnsafeFile
@@ -262,16 +263,7 @@ def list_again(known: Manifest, directory: str, records: Iterable[NodeRecord]) -
     """
     filed = files_at_home(directory)
     files = manifest.entries(filed, [*read_nodes(directory), *records])
-    manifest.write(
-        directory,
-        known["run"],
-        known["setup"],
-        known["receipt"],
-        files,
-        known["workers"],
-        known.get("ended_early"),
-        known.get("ended_by_job"),
-    )
+    write_json(os.path.join(directory, "manifest.json"), {**known, "files": files})
     return len(filed)
 
 

@@ -56,10 +56,13 @@ SENT = [("track", "<u4"), ("start", "<i8"), ("end", "<i8"), ("key", "<u8"), ("ne
 SIZE = [("place", "<u4"), ("time", "<i8"), ("bytes", "<i8")]
 COLLECTION = [("generation", "<u4"), ("start", "<i8"), ("end", "<i8")]
 MAIN = [("time", "<i8"), ("ran", "<i8"), ("ready", "<i8")]
-_DTYPES = {
-    "span": SPAN, "fold": FOLD, "link": LINK, "step": STEP, "clck": CLOCK, "open": OPEN,
-    "coll": COLLECTION, "sent": SENT, "size": SIZE, "main": MAIN,
+_TABLES = {
+    "span": ("spans", SPAN), "fold": ("folds", FOLD), "link": ("links", LINK),
+    "step": ("edges", STEP), "clck": ("clocks", CLOCK), "open": ("open", OPEN),
+    "coll": ("collections", COLLECTION), "sent": ("sent", SENT), "size": ("sizes", SIZE),
+    "main": ("main", MAIN),
 }  # fmt: skip
+"""By the kind of a block, the attribute of `Ledger` with its rows, and their layout."""
 _TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "str": (str,), "str | None": (str, NoneType)}
 _HEADER = {
     key: _TYPES[kind.__forward_arg__] for key, kind in written.Header.__annotations__.items()
@@ -76,6 +79,8 @@ _SYNC_EVENT: dict[str, tuple[type, ...]] = {"entered": (int,), "left": (int,)}
 """Keys and types of the JSON in a ledger."""
 _TIMES = {"time", *_CLOCK_EVENT, *_SYNC_EVENT}
 """Those that are times or differences of times."""
+_MOMENTS = {"start", "end", "time", "monotonic"}
+"""The columns of rows that are times of the process's own clock."""
 WAITS, RELEASES, MEETS = range(3)
 """The roles of links; see `gpuprof_timing.recording.ROLES`."""
 
@@ -253,7 +258,7 @@ def read(path: Path) -> Ledger:
     """
     import numpy as np
 
-    parts: dict[str, list[Any]] = {kind: [] for kind in _DTYPES}
+    parts: dict[str, list[Any]] = {kind: [] for kind in _TABLES}
     places, tracks = [Place("", 0, 0)], [Track("", 0, None, False)]
     events: list[dict[str, Any]] = []
     try:
@@ -263,8 +268,8 @@ def read(path: Path) -> Ledger:
             good = file.tell()
             for kind, content in blocks:
                 good = file.tell()
-                if kind in _DTYPES:
-                    rows = np.frombuffer(content, np.dtype(_DTYPES[kind]))
+                if kind in _TABLES:
+                    rows = np.frombuffer(content, np.dtype(_TABLES[kind][1]))
                     _check(rows, len(places), len(tracks))
                     if kind == "open":
                         parts[kind] = [rows]
@@ -290,33 +295,23 @@ def read(path: Path) -> Ledger:
             name = event.get("name")
             if isinstance(name, str):
                 header["name"] = header["group"] = name
-    arrays = {
-        kind: np.concatenate(rows) if rows else np.empty(0, np.dtype(_DTYPES[kind]))
-        for kind, rows in parts.items()
+    tables: dict[str, Any] = {
+        attribute: np.concatenate(parts[kind] or [np.empty(0, np.dtype(layout))])
+        for kind, (attribute, layout) in _TABLES.items()
     }
     # marks of several threads may be a little out of order
-    edges = arrays["step"][np.argsort(arrays["step"]["time"], kind="stable")]
-    made = Ledger(
+    tables["edges"] = tables["edges"][np.argsort(tables["edges"]["time"], kind="stable")]
+    return Ledger(
         path,
         header,
         places,
         tracks,
-        arrays["span"],
-        arrays["fold"],
-        arrays["link"],
-        edges,
-        arrays["clck"],
-        arrays["open"],
-        arrays["coll"],
-        arrays["sent"],
-        arrays["size"],
-        arrays["main"],
-        events,
-        good,
-        size - good,
+        events=events,
+        size=good,
+        damaged=size - good,
+        offset=header["wall"] - header["monotonic"],
+        **tables,
     )
-    made.offset = header["wall"] - header["monotonic"]
-    return made
 
 
 def blocks_of(path: Path, file: BinaryIO) -> tuple[written.Header, Iterator[tuple[str, bytes]]]:
@@ -628,19 +623,9 @@ def _wall_offset(found: Sequence[Ledger]) -> int:
 def _straighten(ledger: Ledger, line: _Line) -> None:
     import numpy as np
 
-    for rows, names in (
-        (ledger.spans, ("start", "end")),
-        (ledger.folds, ("start", "end")),
-        (ledger.links, ("start", "end")),
-        (ledger.edges, ("time",)),
-        (ledger.clocks, ("monotonic",)),
-        (ledger.open, ("start",)),
-        (ledger.collections, ("start", "end")),
-        (ledger.sent, ("start", "end")),
-        (ledger.sizes, ("time",)),
-        (ledger.main, ("time",)),
-    ):
-        for name in names:
+    for attribute, layout in _TABLES.values():
+        rows = getattr(ledger, attribute)
+        for name in _MOMENTS.intersection(name for name, _ in layout):
             rows[name] += line.drift(rows[name])
     moments = np.array([event["time"] for event in ledger.events], np.int64)
     for event, drift in zip(ledger.events, line.drift(moments).tolist(), strict=True):
