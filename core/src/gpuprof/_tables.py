@@ -60,8 +60,8 @@ def table(
         ]
         for row in rows
     ]
-    for row, made in zip(rows, cells, strict=True):
-        made[-1] += ":" if isinstance(row[-1], tuple) and all(row[-1]) else ""
+    for row, texts in zip(rows, cells, strict=True):
+        texts[-1] += ":" if isinstance(row[-1], tuple) and all(row[-1]) else ""
 
     def widths() -> dict[int, int]:
         return {
@@ -69,8 +69,8 @@ def table(
         }
 
     def excess() -> int:
-        taken = sum(widths().values()) + len(_GAP) * (len(columns) - 1)
-        return taken - limit if limit else 0
+        total = sum(widths().values()) + len(_GAP) * (len(columns) - 1)
+        return total - limit if limit else 0
 
     left_out = []
     for name in optional:
@@ -88,14 +88,14 @@ def table(
     before = sum(widths()[column] + len(_GAP) for column in columns[:-1])
     below: dict[int, str] = {}
     for number, row in enumerate(rows):
-        said = row[-1]
-        if not isinstance(said, tuple) or not said[1]:
+        last_cell = row[-1]
+        if not isinstance(last_cell, tuple) or not last_cell[1]:
             continue
-        inline = " ".join(filter(None, (cells[number][-1], " ".join(said[1].split()))))
+        inline = " ".join(filter(None, (cells[number][-1], " ".join(last_cell[1].split()))))
         if not limit or before + len(inline) <= limit:
             cells[number][-1] = inline
         else:
-            below[number] = said[1]
+            below[number] = last_cell[1]
     lengths = widths()
     lines = [
         _line(list(headers), lengths, headers, right),
@@ -136,7 +136,7 @@ def legend(lines: Sequence[str]) -> str:
     """Explanations below a table, wrapped as it is."""
     width = console_width()
     return "\n".join(
-        wrapped for line in lines for wrapped in textwrap.wrap(line, width, subsequent_indent=_GAP)
+        part for line in lines for part in textwrap.wrap(line, width, subsequent_indent=_GAP)
     )
 
 

@@ -46,7 +46,7 @@ Found = TypeVar("Found")
 
 
 def wait(
-    found: Found,
+    state: Found,
     look: Callable[[bool], Found],
     goes_on: Callable[[Found], bool],
     timeout: float = DEADLINE,
@@ -55,7 +55,7 @@ def wait(
     """Look at the nodes until nothing goes on there.
 
     Args:
-        found: the first look.
+        state: the first look.
         look: settles what has ended and reads what there is; told whether to give up on profilers
             that still run.
         goes_on: whether to look again.
@@ -63,12 +63,12 @@ def wait(
         pause: seconds between two looks.
     """
     until = time.monotonic() + timeout
-    while goes_on(found):
+    while goes_on(state):
         if time.monotonic() > until:
             return look(True)
         time.sleep(pause)
-        found = look(False)
-    return found
+        state = look(False)
+    return state
 
 
 def make_receipt(
@@ -91,7 +91,7 @@ def make_receipt(
         explain: adds to a row what only the caller knows.
     """
     rows: list[ReceiptRow] = []
-    said = [
+    sentences = [
         *faults,
         *(fault for record in records for fault in record.faults),
         *(
@@ -101,12 +101,12 @@ def make_receipt(
             if start.tool and start.state == "ended" and start.tool["reason"]
         ),
     ]
-    for planned in workers:
-        hooks = planner.manager(planned.worker.group)
-        known = (opened or {}).get(planned.worker.name, ())
-        rows += map(explain, receipt_rows(planned, records, hooks, known))
+    for plan in workers:
+        hooks = planner.manager(plan.worker.group)
+        numbers = (opened or {}).get(plan.worker.name, ())
+        rows += map(explain, receipt_rows(plan, records, hooks, numbers))
     overhead = overhead or str(of_workers(records))
-    return Receipt(tuple(home.at_home(rows)), home.directory, tuple(said), overhead)
+    return Receipt(tuple(home.at_home(rows)), home.directory, tuple(sentences), overhead)
 
 
 def settle(about: RunFile, away: str, home: str) -> NodeRecord:
@@ -170,8 +170,8 @@ def write_receipt(
         (node, name): record.directory for node, record in records.items() for name in record.sizes
     }
     for record in map(home.add_sizes, settled):
-        known = records.get(record.node)
-        records[record.node] = _merge(known, record) if known else record
+        home_record = records.get(record.node)
+        records[record.node] = _merge(home_record, record) if home_record else record
     planner = Planner(_config(about), about["run"], os.path.dirname(home.directory))
     records = {node: find_damage(planner, record) for node, record in records.items()}
     plan = plan_of(planner, records.values())
@@ -222,10 +222,10 @@ def _merge(home: NodeRecord, away: NodeRecord) -> NodeRecord:
 
     The marks in its private directory never travel.
     """
-    there = {(start.group, start.rank, start.incarnation): start for start in home.starts}
+    at_home_starts = {(start.group, start.rank, start.incarnation): start for start in home.starts}
     starts = []
     for start in away.starts:
-        at_home = there.pop((start.group, start.rank, start.incarnation), None)
+        at_home = at_home_starts.pop((start.group, start.rank, start.incarnation), None)
         starts.append(
             attrs.evolve(
                 start,
@@ -235,7 +235,7 @@ def _merge(home: NodeRecord, away: NodeRecord) -> NodeRecord:
         )
     return attrs.evolve(
         away,
-        starts=(*starts, *there.values()),
+        starts=(*starts, *at_home_starts.values()),
         sizes={**home.sizes, **away.sizes},
         damaged={**home.damaged, **away.damaged},
         faults=tuple(dict.fromkeys((*home.faults, *away.faults))),
@@ -261,10 +261,10 @@ def list_again(known: Manifest, directory: str, records: Iterable[NodeRecord]) -
     Returns:
         How many files there are.
     """
-    filed = files_at_home(directory)
-    files = manifest.entries(filed, [*read_nodes(directory), *records])
+    files_by_path = files_at_home(directory)
+    files = manifest.entries(files_by_path, [*read_nodes(directory), *records])
     write_json(os.path.join(directory, "manifest.json"), {**known, "files": files})
-    return len(filed)
+    return len(files_by_path)
 
 
 def files_at_home(directory: str) -> dict[tuple[str, str], Filed]:
@@ -272,20 +272,20 @@ def files_at_home(directory: str) -> dict[tuple[str, str], Filed]:
 
     Leaves out what is not read to its end; see `checksum`.
     """
-    filed = {}
+    files_by_path = {}
     for record in read_nodes(directory):
         for name in record.sizes:
             path = os.path.join(record.directory, name)
             try:
                 if not name.startswith("."):
-                    filed[record.node, path] = checksum(path)
+                    files_by_path[record.node, path] = checksum(path)
             except UnsafeFile as error:
                 log().warning("%s: left out: %s", path, error)
-    return filed
+    return files_by_path
 
 
 def plan_of(planner: Planner, records: Iterable[NodeRecord]) -> dict[Key, PlannedWorker]:
     """The profiled workers among those that have started."""
     keys = sorted({(start.group, start.rank) for record in records for start in record.starts})
-    planned = {key: planner.worker(*key) for key in keys}
-    return {key: worker for key, worker in planned.items() if worker.profiled}
+    plans = {key: planner.worker(*key) for key in keys}
+    return {key: worker for key, worker in plans.items() if worker.profiled}

@@ -78,7 +78,7 @@ class ThisNode:
         self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]
     ) -> Iterator[Result]:
         """Call it with each of the arguments."""
-        return (function(*each) for each in arguments)
+        return (function(*call) for call in arguments)
 
 
 class Collection:
@@ -129,12 +129,12 @@ class Collection:
 
     def add_sizes(self, record: NodeRecord) -> NodeRecord:
         """A node's record with the files that it had and that are home."""
-        mine = {
-            os.path.basename(path): filed.size
-            for (node, path), filed in self.filed.items()
+        sizes = {
+            os.path.basename(path): file.size
+            for (node, path), file in self.filed.items()
             if node == record.node
         }
-        return attrs.evolve(record, sizes={**mine, **record.sizes})
+        return attrs.evolve(record, sizes={**sizes, **record.sizes})
 
     def bring(
         self,
@@ -196,10 +196,10 @@ class Collection:
 
     def in_place(self) -> dict[tuple[str, str], Filed]:
         """The files that still lie on their nodes; each node computes its own checksums."""
-        found: dict[tuple[str, str], Filed] = {}
-        for node, filed in self._nodes.on_each(_checksums, self._away, timeout=LONG):
-            found.update({(node, path): file for path, file in filed.items()})
-        return found
+        files: dict[tuple[str, str], Filed] = {}
+        for node, files_of_node in self._nodes.on_each(_checksums, self._away, timeout=LONG):
+            files.update({(node, path): file for path, file in files_of_node.items()})
+        return files
 
     def _bring(self, record: NodeRecord, name: str, keep_name: bool, progress: Progress) -> None:
         source = os.path.join(record.directory, name)
@@ -207,25 +207,25 @@ class Collection:
         make_directory(directory)
         partial = os.path.join(directory, f".{name}.partial")
         for attempt in range(1, _ATTEMPTS + 1):
-            expected = self._nodes.on(record.node, _measure, source, self._owner)
+            original = self._nodes.on(record.node, _measure, source, self._owner)
             calls = (  # not more than was measured: a ledger may still grow
-                (source, self._owner, offset, min(CHUNK, expected.size - offset))
-                for offset in range(0, expected.size, CHUNK)
+                (source, self._owner, offset, min(CHUNK, original.size - offset))
+                for offset in range(0, original.size, CHUNK)
             )
             chunks = self._nodes.stream(record.node, _read, calls)
             try:
-                came = _write(partial, chunks, expected.mode, progress)
+                copy = _write(partial, chunks, original.mode, progress)
             except Exception:
                 with contextlib.suppress(OSError):
                     os.unlink(partial)
                 raise
-            if came == (expected.size, expected.sha256):
+            if copy == (original.size, original.sha256):
                 break
             if attempt == _ATTEMPTS:
                 os.unlink(partial)
                 raise OutputError(
-                    f"{name}: {came[0]} bytes came whose checksum is not that of the "
-                    f"{expected.size} that were sent"
+                    f"{name}: {copy[0]} bytes came whose checksum is not that of the "
+                    f"{original.size} that were sent"
                 )
         stem, extension = os.path.splitext(name)
         final: str | None = os.path.join(directory, name)
@@ -233,7 +233,7 @@ class Collection:
             os.replace(partial, str(final))  # a session writes its file again and again
         else:
             final = naming.move(partial, os.path.join(directory, stem), extension)
-        self.filed[record.node, source] = Filed(str(final), expected.size, expected.sha256)
+        self.filed[record.node, source] = Filed(str(final), original.size, original.sha256)
         if keep_name:
             self._kept.append((record.node, source))
         self._nodes.on(record.node, _remove, source, self._owner, keep_name)
@@ -277,11 +277,11 @@ def _checksums(directory: str) -> tuple[str, Mapping[str, Filed]]:
         for name in sorted(record.sizes)
         if not _temporary(name)
     ]
-    found = {}
+    checksums = {}
     for path in paths:
         with contextlib.suppress(OSError, UnsafeFile):  # its process has renamed it
-            found[path] = checksum(path)
-    return record.node, found
+            checksums[path] = checksum(path)
+    return record.node, checksums
 
 
 def _finished(record: NodeRecord) -> list[str]:
@@ -344,9 +344,9 @@ def _write(path: str, chunks: Iterable[bytes], mode: int, progress: Progress) ->
             file.write(chunk)
             progress(len(chunk))
 
-        came = measure(chunks, take)
+        result = measure(chunks, take)
         os.fchmod(file.fileno(), mode)
-        return came
+        return result
 
 
 def _remove(path: str, owner: str, keep_name: bool) -> None:

@@ -45,7 +45,7 @@ def ended_early(records: Iterable[NodeRecord]) -> list[Ended]:
     ]
 
 
-def entries(directory: str, ended: Iterable[Ended], driver: str = "Runner") -> list[EarlyEnd]:
+def entries(directory: str, early_ends: Iterable[Ended], driver: str = "Runner") -> list[EarlyEnd]:
     """What the manifest says of them.
 
     Args:
@@ -54,17 +54,17 @@ def entries(directory: str, ended: Iterable[Ended], driver: str = "Runner") -> l
     """
     return [
         {
-            "worker": each.start.name,
-            "node": each.node,
-            "incarnation": each.start.incarnation,
-            "step": _last_step_of(Path(directory), each, driver),
-            "restarted": each.restarted,
+            "worker": early_end.start.name,
+            "node": early_end.node,
+            "incarnation": early_end.start.incarnation,
+            "step": _last_step_of(Path(directory), early_end, driver),
+            "restarted": early_end.restarted,
         }
-        for each in ended
+        for early_end in early_ends
     ]
 
 
-def sentences(found: Iterable[EarlyEnd]) -> list[str]:
+def sentences(early_ends: Iterable[EarlyEnd]) -> list[str]:
     """A sentence for all that ended on one node in the same step.
 
     >>> where = {"node": "n0", "incarnation": "1", "step": 19, "restarted": False}
@@ -72,16 +72,16 @@ def sentences(found: Iterable[EarlyEnd]) -> list[str]:
     A-0, A-1 ended early on node n0, killed or crashed: the last record is in step 19, and the \
 last seconds may be missing
     """
-    together: dict[tuple[str, int | None, bool], list[str]] = {}
-    for each in found:
-        alike = each["node"], each["step"], each["restarted"]
-        together.setdefault(alike, []).append(each["worker"])
+    groups: dict[tuple[str, int | None, bool], list[str]] = {}
+    for early_end in early_ends:
+        alike = early_end["node"], early_end["step"], early_end["restarted"]
+        groups.setdefault(alike, []).append(early_end["worker"])
     return [
         f"{listed(workers)} ended early on node {node}, killed or crashed"
         + (", and started again: " if restarted else ": ")
         + ("" if step is None else f"the last record is in step {step}, and ")
         + "the last seconds may be missing"
-        for (node, step, restarted), workers in together.items()
+        for (node, step, restarted), workers in groups.items()
     ]
 
 
@@ -98,16 +98,19 @@ def last_step(ledger: Ledger, steps_of: Ledger) -> int | None:
         steps_of: whose steps are meant: the driver's, or its own.
     """
     moment = ledger.last + ledger.offset - steps_of.offset
-    begun = [step.number for step in steps_of.steps() if step.start <= moment]
-    return begun[-1] if begun else None
+    numbers = [step.number for step in steps_of.steps() if step.start <= moment]
+    return numbers[-1] if numbers else None
 
 
-def _last_step_of(directory: Path, ended: Ended, driver: str) -> int | None:
-    place = directory / ended.node
+def _last_step_of(directory: Path, early_end: Ended, driver: str) -> int | None:
+    place = directory / early_end.node
     try:
-        found = [ledgers.read(place / f"{ended.start.stem}{SUFFIX}")]
-        found += [ledgers.read(path) for path in directory.glob(f"*/{driver}{SUFFIX}")]
+        run_ledgers = [ledgers.read(place / f"{early_end.start.stem}{SUFFIX}")]
+        run_ledgers += [ledgers.read(path) for path in directory.glob(f"*/{driver}{SUFFIX}")]
     except OutputError:  # none was kept
         return None
-    ledgers.align(found)
-    return last_step(found[0], next((each for each in found if len(each.edges)), found[0]))
+    ledgers.align(run_ledgers)
+    return last_step(
+        run_ledgers[0],
+        next((ledger for ledger in run_ledgers if len(ledger.edges)), run_ledgers[0]),
+    )

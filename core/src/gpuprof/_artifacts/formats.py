@@ -253,10 +253,10 @@ def check(path: str | Path, data: dict[str, Any], kind: type[File], version: int
             "Use one release of gpuprof for a whole run"
         )
     checker = _FileChecker()
-    checked: File = checker.check(data, kind, "")
+    content: File = checker.check(data, kind, "")
     if checker.problems:
         raise OutputError(f"{path}: ignored: damaged: {checker.problems[0]}")
-    return checked
+    return content
 
 
 def read(path: str | Path, kind: type[File], version: int) -> File:

@@ -208,12 +208,12 @@ class Ledger:
     @property
     def last(self) -> int:
         """The last moment that the ledger knows of."""
-        began = self.header["monotonic"]
+        beginning = self.header["monotonic"]
         moments: list[int] = [
-            int(self.spans["end"].max(initial=began)),
-            int(self.folds["end"].max(initial=began)),
-            int(self.clocks["monotonic"].max(initial=began)),
-            int(self.edges["time"].max(initial=began)),
+            int(self.spans["end"].max(initial=beginning)),
+            int(self.folds["end"].max(initial=beginning)),
+            int(self.clocks["monotonic"].max(initial=beginning)),
+            int(self.edges["time"].max(initial=beginning)),
             *(event["time"] for event in self.events),
         ]
         return max(moments)
@@ -224,30 +224,30 @@ class Ledger:
         A step inside itself is one step; of nested steps the outer one counts. One that did not end
         has none inside it: what came after it are steps of their own.
         """
-        begun: list[tuple[int, int]] = []
+        beginnings: list[tuple[int, int]] = []
         running: list[int] = []
         numbers: Counter[int] = Counter()  # of those that are running
         # by the position of its beginning: when a step ended, and how many had begun by then
-        ended: dict[int, tuple[int | None, int]] = {}
+        ends: dict[int, tuple[int | None, int]] = {}
         for number, time, begins in self.edges.tolist():
             if begins:
-                running.append(len(begun))
-                begun.append((number, time))
+                running.append(len(beginnings))
+                beginnings.append((number, time))
                 numbers[number] += 1
             elif numbers[number]:
                 while True:
                     inner = running.pop()
-                    numbers[begun[inner][0]] -= 1
-                    if begun[inner][0] == number:
+                    numbers[beginnings[inner][0]] -= 1
+                    if beginnings[inner][0] == number:
                         break
-                ended[inner] = time, len(begun)
-        found, position = [], 0
-        while position < len(begun):
-            number, start = begun[position]
-            end, after = ended.get(position, (None, position + 1))
-            found.append(Step(number, start, end))
+                ends[inner] = time, len(beginnings)
+        steps, position = [], 0
+        while position < len(beginnings):
+            number, start = beginnings[position]
+            end, after = ends.get(position, (None, position + 1))
+            steps.append(Step(number, start, end))
             position = after
-        return found
+        return steps
 
 
 def read(path: Path) -> Ledger:
@@ -279,8 +279,8 @@ def read(path: Path) -> Ledger:
                     _add_places(places, entries(content, _PLACE))
                 elif kind == "trak":
                     tracks += [
-                        Track(each["name"], each["thread"], each["native"], each["task"])
-                        for each in entries(content, _TRACK)
+                        Track(entry["name"], entry["thread"], entry["native"], entry["task"])
+                        for entry in entries(content, _TRACK)
                     ]
                 elif kind == "evnt":
                     events += entries(content, _EVENT)
@@ -353,7 +353,7 @@ def entries(content: bytes, keys: Mapping[str, tuple[type, ...]]) -> list[dict[s
     """
     found = parse_json(content)
     if not isinstance(found, list) or not all(
-        isinstance(each, dict) and _fits(each, keys) for each in found
+        isinstance(entry, dict) and _fits(entry, keys) for entry in found
     ):
         raise ValueError(f"expected mappings with {', '.join(keys)}")
     return found
@@ -393,12 +393,12 @@ def _blocks(file: BinaryIO, end: int) -> Iterator[tuple[str, bytes]]:
 
 
 def _add_places(places: list[Place], new: Sequence[dict[str, Any]]) -> None:
-    for each in new:
-        if each["id"] != len(places) or not 0 <= each["parent"] < len(places):
-            raise ValueError(f"place {each['id']} comes after place {len(places) - 1}")
-        around = places[each["parent"]]
-        depth = around.depth + 1
-        places.append(Place(each["key"], each["parent"], depth, each.get("waits_for"), around))
+    for entry in new:
+        if entry["id"] != len(places) or not 0 <= entry["parent"] < len(places):
+            raise ValueError(f"place {entry['id']} comes after place {len(places) - 1}")
+        parent = places[entry["parent"]]
+        depth = parent.depth + 1
+        places.append(Place(entry["key"], entry["parent"], depth, entry.get("waits_for"), parent))
 
 
 def _check(rows: Rows, places: int, tracks: int) -> None:
@@ -427,52 +427,54 @@ def ledgers(directory: Path) -> tuple[list[Ledger], list[str]]:
     Returns:
         The ledgers by node and name, and a sentence for each that cannot be read.
     """
-    found, problems = [], []
+    readable, problems = [], []
     for path in sorted(directory.glob(f"*/*{SUFFIX}")):
         if path.parent.name.startswith("."):
             continue
         try:
-            found.append(read(path))
+            readable.append(read(path))
         except OutputError as error:
             problems.append(str(error))
-    align(found)
-    return found, problems
+    align(readable)
+    return readable, problems
 
 
-def align(found: Sequence[Ledger]) -> None:
+def align(all_ledgers: Sequence[Ledger]) -> None:
     """Set each ledger's `offset` and `bound`, and take out its drift.
 
     Processes with the same clock differ by nothing. Other clocks follow what the driver has
     measured (events ``clock``), or else the marks at common barriers (events ``sync``), or else
     their wall clocks, whose error nobody knows. Run it once.
     """
-    if not found:
+    if not all_ledgers:
         return
-    reference = min(found, key=lambda ledger: ledger.header["role"] != "driver")
+    reference = min(all_ledgers, key=lambda ledger: ledger.header["role"] != "driver")
     base = reference.header["clock"]
-    epoch = _wall_offset([each for each in found if each.header["clock"] == base])
-    for clock in dict.fromkeys(each.header["clock"] for each in found):
-        those = [each for each in found if each.header["clock"] == clock]
+    epoch = _wall_offset([member for member in all_ledgers if member.header["clock"] == base])
+    for clock in dict.fromkeys(member.header["clock"] for member in all_ledgers):
+        those = [member for member in all_ledgers if member.header["clock"] == clock]
         if clock == base:
-            for each in those:
-                each.offset, each.bound = epoch, 0
+            for member in those:
+                member.offset, member.bound = epoch, 0
             continue
-        measured = _measured(found, base, clock) or _synchronized(found, base, clock)
-        if not measured:
-            for each in those:
-                each.offset, each.bound = _wall_offset(those), None
+        measurements = _measured(all_ledgers, base, clock) or _synchronized(
+            all_ledgers, base, clock
+        )
+        if not measurements:
+            for member in those:
+                member.offset, member.bound = _wall_offset(those), None
             continue
-        line = _Line(measured)
-        for each in those:
-            each.bound = line.bound(each.first, each.last)
-            each.offset = epoch + line.offset
-            each.line = line
-            _straighten(each, line)
+        line = _Line(measurements)
+        for member in those:
+            member.bound = line.bound(member.first, member.last)
+            member.offset = epoch + line.offset
+            member.line = line
+            _straighten(member, line)
 
 
-def clock_notes(found: Sequence[Ledger]) -> list[str]:
+def clock_notes(all_ledgers: Sequence[Ledger]) -> list[str]:
     """A sentence if times of some nodes cannot be compared with those of others."""
-    unknown = sorted({each.header["node"] for each in found if each.bound is None})
+    unknown = sorted({ledger.header["node"] for ledger in all_ledgers if ledger.bound is None})
     if not unknown:
         return []
     sentence = (
@@ -505,9 +507,9 @@ class _Line:
         measured: at least one.
     """
 
-    def __init__(self, measured: Sequence[_Measured]) -> None:
+    def __init__(self, measurements: Sequence[_Measured]) -> None:
         self._points: list[_Measured] = []
-        for point in _best(sorted(measured)):
+        for point in _best(sorted(measurements)):
             # no clock runs backwards
             if not self._points or sum(point[:2]) > sum(self._points[-1][:2]):
                 self._points.append(point)
@@ -534,37 +536,39 @@ class _Line:
     def bound(self, first: int, last: int) -> int:
         """How wrong the line may be between two moments on the clock."""
         points = self._points
-        found = [
+        bounds = [
             points[0].bound + self._rate * max(0, points[0].at - first),
             points[-1].bound + self._rate * max(0, last - points[-1].at),
         ]
-        found += [
+        bounds += [
             max(earlier.bound, later.bound) + self._rate * (later.at - earlier.at) / 2
             for earlier, later in pairwise(points)
             if earlier.at <= last and later.at >= first
         ]
-        return min(MOST, math.ceil(max(found)))
+        return min(MOST, math.ceil(max(bounds)))
 
 
 def _best(points: Sequence[_Measured]) -> list[_Measured]:
     """Without those of which another one, at another time, knows more."""
-    known = [float(point.bound) for point in points]
+    bounds = [float(point.bound) for point in points]
     for order in (range(1, len(points)), range(len(points) - 2, -1, -1)):
         for index in order:
             other = index - order.step
-            apart = abs(points[index].at - points[other].at)
-            known[index] = min(known[index], known[other] + _RATE * apart)
-    kept = [point for point, least in zip(points, known, strict=True) if point.bound <= least]
-    return list({point.at: point for point in kept}.values())
+            distance = abs(points[index].at - points[other].at)
+            bounds[index] = min(bounds[index], bounds[other] + _RATE * distance)
+    points_to_keep = [
+        point for point, least in zip(points, bounds, strict=True) if point.bound <= least
+    ]
+    return list({point.at: point for point in points_to_keep}.values())
 
 
-def _measured(found: Sequence[Ledger], base: str, clock: str) -> list[_Measured]:
+def _measured(all_ledgers: Sequence[Ledger], base: str, clock: str) -> list[_Measured]:
     """The driver's measurements of a clock."""
     return [
         _Measured(event["at"] - event["offset"], event["offset"], event["bound"])
-        for each in found
-        if each.header["clock"] == base
-        for event in each.events
+        for ledger in all_ledgers
+        if ledger.header["clock"] == base
+        for event in ledger.events
         if event["event"] == "clock"
         and event.get("clock") == clock
         and _fits(event, _CLOCK_EVENT)
@@ -572,12 +576,12 @@ def _measured(found: Sequence[Ledger], base: str, clock: str) -> list[_Measured]
     ]
 
 
-def _synchronized(found: Sequence[Ledger], base: str, clock: str) -> list[_Measured]:
+def _synchronized(all_ledgers: Sequence[Ledger], base: str, clock: str) -> list[_Measured]:
     """What common barriers say about a clock: nobody has left one before all have entered it."""
-    here, there = _marks(found, base), _marks(found, clock)
+    base_marks, clock_marks = _marks(all_ledgers, base), _marks(all_ledgers, clock)
     points = []
-    for key in here.keys() & there.keys():
-        (entered, left), (its_entered, its_left) = here[key], there[key]
+    for key in base_marks.keys() & clock_marks.keys():
+        (entered, left), (its_entered, its_left) = base_marks[key], clock_marks[key]
         least, most = entered - its_left, left - its_entered
         points.append(
             _Measured((its_entered + its_left) // 2, (least + most) // 2, (most - least + 1) // 2)
@@ -592,29 +596,31 @@ def _synchronized(found: Sequence[Ledger], base: str, clock: str) -> list[_Measu
     return points if consistent and all(point.bound >= 0 for point in points) else []
 
 
-def _marks(found: Sequence[Ledger], clock: str) -> dict[tuple[str | None, int], tuple[int, int]]:
+def _marks(
+    all_ledgers: Sequence[Ledger], clock: str
+) -> dict[tuple[str | None, int], tuple[int, int]]:
     """By start and number of a barrier: when the last process entered it, the first left it."""
     marks: dict[tuple[str | None, int], tuple[int, int]] = {}
-    for each in found:
-        if each.header["clock"] != clock or each.header["role"] == "child":
+    for ledger in all_ledgers:
+        if ledger.header["clock"] != clock or ledger.header["role"] == "child":
             continue
-        events = [event for event in each.events if event["event"] == "sync"]
+        events = [event for event in ledger.events if event["event"] == "sync"]
         for number, event in enumerate(events):
             if _fits(event, _SYNC_EVENT):
-                key = each.header["incarnation"], number
+                key = ledger.header["incarnation"], number
                 entered, left = marks.get(key, (event["entered"], event["left"]))
                 marks[key] = max(entered, event["entered"]), min(left, event["left"])
     return marks
 
 
-def _wall_offset(found: Sequence[Ledger]) -> int:
+def _wall_offset(all_ledgers: Sequence[Ledger]) -> int:
     """What to add to a monotonic clock for the wall clock: usually, as that one may be set."""
     walls: list[int] = [
         wall - monotonic
-        for each in found
+        for ledger in all_ledgers
         for monotonic, wall in [
-            (each.header["monotonic"], each.header["wall"]),
-            *zip(each.clocks["monotonic"].tolist(), each.clocks["wall"].tolist(), strict=True),
+            (ledger.header["monotonic"], ledger.header["wall"]),
+            *zip(ledger.clocks["monotonic"].tolist(), ledger.clocks["wall"].tolist(), strict=True),
         ]
     ]
     return statistics.median_low(walls)

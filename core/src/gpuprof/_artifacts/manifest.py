@@ -87,17 +87,17 @@ def entries(
         filed: by the name of the node that has written it and the path there.
         records: what the nodes say of their workers, windows and tools.
     """
-    known: dict[tuple[str, str], AboutFile] = {}
+    about_files: dict[tuple[str, str], AboutFile] = {}
     for record in records:
         for start in record.starts:
             for about, files in reports(start):
                 for path in files:
-                    known.setdefault((record.node, os.path.basename(path)), about)
+                    about_files.setdefault((record.node, os.path.basename(path)), about)
             for name in (f"{start.stem}.json", f"{start.stem}.ledger", start.log):
-                known[record.node, name] = _worker(start)
+                about_files[record.node, name] = _worker(start)
     return [
         {
-            **known.get((node, os.path.basename(path)), AboutFile()),
+            **about_files.get((node, os.path.basename(path)), AboutFile()),
             "node": node,
             "file": file.file,
             "size": file.size,
@@ -117,7 +117,7 @@ def reports(start: Start) -> Iterator[tuple[AboutFile, Sequence[str]]]:
     if start.session is None and start.settled is not None:
         windows = start.settled["windows"]
     entries = {entry["number"]: entry for entry in start.windows}
-    settled = start.settled["files"] if start.settled else {}
+    files_by_window = start.settled["files"] if start.settled else {}
     for window in windows:
         entry = entries.get(window["number"])
         about: AboutFile = {
@@ -130,8 +130,10 @@ def reports(start: Start) -> Iterator[tuple[AboutFile, Sequence[str]]]:
             "seconds": entry["seconds"] if entry else None,
             "tool_version": start.tool["tool_version"] if start.tool else None,
         }
-        named = settled.get(str(window["number"])) or (entry["files"] if entry else ()) or ()
-        yield about, [*named, *(entry["extras"] if entry else ())]
+        file_names = (
+            files_by_window.get(str(window["number"])) or (entry["files"] if entry else ()) or ()
+        )
+        yield about, [*file_names, *(entry["extras"] if entry else ())]
 
 
 def setup(beginning: RunFile, records: Iterable[NodeRecord]) -> Setup:
@@ -145,9 +147,9 @@ def setup(beginning: RunFile, records: Iterable[NodeRecord]) -> Setup:
     nodes: dict[str, set[str]] = {}
     gpus: dict[str, list[str]] = {}
 
-    def add(found: Environment) -> None:
+    def add(environment: Environment) -> None:
         for name in ("python", "torch", "ray", "driver"):
-            version = found[name]
+            version = environment[name]
             versions.setdefault(name, set()).update([version] if version else ())
 
     add(beginning["environment"])
@@ -163,7 +165,7 @@ def setup(beginning: RunFile, records: Iterable[NodeRecord]) -> Setup:
         "backend": beginning["backend"],
         "config": beginning["config"],
         "commit": beginning["commit"],
-        "versions": {name: sorted(found) for name, found in versions.items()},
+        "versions": {name: sorted(numbers) for name, numbers in versions.items()},
         "nodes": {node: sorted(names) for node, names in sorted(nodes.items())},
         "gpus": dict(sorted(gpus.items())),
     }

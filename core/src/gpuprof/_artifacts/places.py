@@ -50,9 +50,9 @@ class Place:
         step = -1 if step is None else step
         self.first_step = step if first else min(step, self.first_step)
         self.seconds = None if seconds is None or self.seconds is None else self.seconds + seconds
-        opened, closed = window.get("opened"), window.get("closed")
-        self.opened = min(self.opened, -inf if opened is None else opened)
-        self.closed = max(self.closed, inf if closed is None else closed)
+        opening, closing = window.get("opened"), window.get("closed")
+        self.opened = min(self.opened, -inf if opening is None else opening)
+        self.closed = max(self.closed, inf if closing is None else closing)
 
 
 def places(directory: Path) -> dict[Name, Place]:
@@ -64,10 +64,10 @@ def places(directory: Path) -> dict[Name, Place]:
     about = runs.about(directory)
     if about is None:
         return {}
-    found: dict[Name, Place] = {}
+    place_of: dict[Name, Place] = {}
 
     def add(name: Name, window: AboutFile) -> None:
-        place = found.setdefault(name, Place(about.run, window["group"], window["rank"]))
+        place = place_of.setdefault(name, Place(about.run, window["group"], window["rank"]))
         place.add(window)
 
     windows: dict[tuple[str, str, str], AboutFile] = {}
@@ -78,16 +78,16 @@ def places(directory: Path) -> dict[Name, Place]:
                 for file in files:
                     add((record.node, os.path.basename(file)), window)
     if about.manifest is None:
-        return found
+        return place_of
     # what the nodes knew when the run ended, and did not send home
     for entry in about.manifest["files"]:
         if {"window", "group", "rank"} <= entry.keys():
             add((entry["node"], os.path.basename(entry["file"])), entry)
     for row in about.manifest["receipt"]["rows"]:  # a report of several windows has several
-        known = windows.get((row["node"], row["worker"], row["window"]))
-        if row["file"] and known is not None:
-            add((row["node"], os.path.basename(row["file"])), known)
-    return found
+        window_of_row = windows.get((row["node"], row["worker"], row["window"]))
+        if row["file"] and window_of_row is not None:
+            add((row["node"], os.path.basename(row["file"])), window_of_row)
+    return place_of
 
 
 def run_around(directory: Path) -> Path | None:

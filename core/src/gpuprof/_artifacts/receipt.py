@@ -89,11 +89,11 @@ class Receipt:
     @property
     def total(self) -> str:
         """How many reports there are, and where, in one line."""
-        done = [row for row in self.rows if row.state == "complete"]
+        complete_rows = [row for row in self.rows if row.state == "complete"]
         if not self.rows:
             return f"{counted(0, 0)}, in {self.directory}"
         # several windows may share a file
-        size = size_text(sum({(row.node, row.file): row.size for row in done}.values()))
+        size = size_text(sum({(row.node, row.file): row.size for row in complete_rows}.values()))
         return f"{counted(*count(self.to_dict()['rows']))}, {size} in total, in {self.directory}"
 
     def table(self, all_rows: bool = False, width: int | None = None, hint: str = "") -> str:
@@ -105,9 +105,9 @@ class Receipt:
         """
         if self.directory is None:
             return "Nothing was profiled."
-        shown: Sequence[ReceiptRow] = self.rows
-        if len(shown) > _MANY_ROWS and not all_rows:
-            shown = [row for row in self.rows if row.state != "complete"]
+        visible: Sequence[ReceiptRow] = self.rows
+        if len(visible) > _MANY_ROWS and not all_rows:
+            visible = [row for row in self.rows if row.state != "complete"]
         rows = [
             (
                 row.worker,
@@ -116,7 +116,7 @@ class Receipt:
                 size_text(row.size),
                 (row.state, row.reason),
             )
-            for row in shown
+            for row in visible
         ]
         table = (
             _tables.table(
@@ -161,8 +161,10 @@ def count(rows: Sequence[RowEntry]) -> tuple[int, int]:
     }
     complete: dict[tuple[str, str], bool] = {}
     for row in rows:
-        planned = row["worker"], row["planned"] or row["window"]
-        report = (row["node"], row["file"]) if row["file"] else files.get(planned, planned)
+        planned_file = row["worker"], row["planned"] or row["window"]
+        report = (
+            (row["node"], row["file"]) if row["file"] else files.get(planned_file, planned_file)
+        )
         complete[report] = complete.get(report, True) and row["state"] == "complete"
     return len(complete), sum(complete.values())
 

@@ -62,12 +62,12 @@ class Start:
     @property
     def files(self) -> list[str]:
         """Those that have their final names."""
-        settled = self.settled["files"].values() if self.settled else ()
+        files_by_window = self.settled["files"].values() if self.settled else ()
         return [
             file
             for files in (
                 *map(files_of, self.windows),
-                *settled,
+                *files_by_window,
             )
             for file in files
         ]
@@ -261,19 +261,19 @@ def _read_all(
     Args:
         faults: gets a sentence for each file that is damaged or of another version.
     """
-    found: dict[Key, File] = {}
+    contents: dict[Key, File] = {}
     for key, file in _of_starts(directory, suffix):
         try:
-            found[key] = read(file, kind, version)
+            contents[key] = read(file, kind, version)
         except OutputError as error:
             faults.append(str(error))
         except FileNotFoundError:  # its process has just renamed it
             pass
-    return found
+    return contents
 
 
 def _of_starts(directory: Path, suffix: str) -> Iterator[tuple[Key, Path]]:
     for file in sorted(directory.glob(f"*.{suffix}")):
-        named = _OF_START.fullmatch(file.name)
-        if named:
-            yield (named[1], int(named[2]), named[3]), file
+        parts = _OF_START.fullmatch(file.name)
+        if parts:
+            yield (parts[1], int(parts[2]), parts[3]), file

@@ -24,7 +24,7 @@ Why = tuple[Reason, str]
 
 
 def receipt_rows(
-    planned: PlannedWorker,
+    plan: PlannedWorker,
     records: Sequence[NodeRecord],
     hooks: Hooks,
     opened: Collection[int] = (),
@@ -34,7 +34,7 @@ def receipt_rows(
     Args:
         opened: the numbers of the windows known to have been open, whatever the worker's file says.
     """
-    worker = planned.worker
+    worker = plan.worker
     if not any(
         getattr(hooks.hook, name).get_hookimpls()
         for name in ("expected_files", "stop_capture", "collect_files")
@@ -49,18 +49,18 @@ def receipt_rows(
     if starts and all(start.left_out for start, _ in starts):
         return []
     if not worker.windows:
-        return _armed_rows(planned, starts, hooks)
+        return _armed_rows(plan, starts, hooks)
     if worker.discrete:
-        return _discrete_rows(planned, starts, hooks)
+        return _discrete_rows(plan, starts, hooks)
     rows = []
     for window in worker.windows:
-        file = planned.files.get(window.number, "")
+        file = plan.files.get(window.number, "")
         # The starts that captured the window count; if none did, the last one tells why.
-        captured = [
+        captures = [
             (start, record) for start, record in starts if window in captured_windows(worker, start)
         ]
-        for start, record in captured or starts[-1:]:
-            row = _row(planned, start, record, window, hooks)
+        for start, record in captures or starts[-1:]:
+            row = _row(plan, start, record, window, hooks)
             if row.cause is Reason.NEVER_OPENED and window.number in opened:
                 row = attrs.evolve(row, cause=Reason.UNRECORDED)
             rows.append(attrs.evolve(row, planned=file))
@@ -71,7 +71,7 @@ def receipt_rows(
 
 
 def _armed_rows(
-    planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: Hooks
+    plan: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: Hooks
 ) -> list[ReceiptRow]:
     """A row for each window of an order, failed ones included; without orders none is missing."""
     return [
@@ -79,28 +79,28 @@ def _armed_rows(
         for start, record in starts
         for row in (
             *(
-                _row(planned, start, record, window, hooks)
-                for window in captured_windows(planned.worker, start, failed=True)
+                _row(plan, start, record, window, hooks)
+                for window in captured_windows(plan.worker, start, failed=True)
             ),
-            *_skipped_rows(planned, start, record),
+            *_skipped_rows(plan, start, record),
         )
     ]
 
 
 def _discrete_rows(
-    planned: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: Hooks
+    plan: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: Hooks
 ) -> list[ReceiptRow]:
     """A row for each captured scope and reached limit, or one that tells why there is none."""
-    worker = planned.worker
+    worker = plan.worker
     rows = [
         row
         for start, record in starts
         for row in (
             *(
-                _row(planned, start, record, window, hooks)
+                _row(plan, start, record, window, hooks)
                 for window in captured_windows(worker, start)
             ),
-            *_skipped_rows(planned, start, record),
+            *_skipped_rows(plan, start, record),
         )
     ]
     if rows:
@@ -108,63 +108,65 @@ def _discrete_rows(
     start, record = starts[-1] if starts else (None, None)
     if start is None or record is None:
         return [_missing(worker.name, "", "discrete", (Reason.NEVER_STARTED, ""))]
-    why = _why_without(start, planned) or (Reason.NO_SCOPE, "")
+    why = _why_without(start, plan) or (Reason.NO_SCOPE, "")
     return [_missing(worker.name, record.node, "discrete", why)]
 
 
-def _skipped_rows(planned: PlannedWorker, start: Start, record: NodeRecord) -> list[ReceiptRow]:
+def _skipped_rows(plan: PlannedWorker, start: Start, record: NodeRecord) -> list[ReceiptRow]:
     """A row for each limit that a start reached: `max_windows` or `max_bytes`."""
-    skipped = start.session["skipped"] if start.session else {}
+    counts = start.session["skipped"] if start.session else {}
     return [
         _missing(
-            planned.worker.name,
+            plan.worker.name,
             record.node,
             f"{count} more scope{'' if count == 1 else 's'}",
             (Reason.LIMIT_REACHED, f"{limit} reached"),
         )
-        for limit, count in sorted(skipped.items())
+        for limit, count in sorted(counts.items())
     ]
 
 
 def _row(
-    planned: PlannedWorker,
+    plan: PlannedWorker,
     start: Start,
     record: NodeRecord,
     window: Window,
     hooks: Hooks,
 ) -> ReceiptRow:
-    name = planned.worker.name
-    windows = captured_windows(planned.worker, start)
-    mine = next((entry for entry in start.windows if entry["number"] == window.number), None)
-    named = start.settled["files"].get(str(window.number)) if start.settled else None
-    named = named or (mine["files"] if mine else None)
+    name = plan.worker.name
+    windows = captured_windows(plan.worker, start)
+    session_entry = next(
+        (entry for entry in start.windows if entry["number"] == window.number), None
+    )
+    files = start.settled["files"].get(str(window.number)) if start.settled else None
+    files = files or (session_entry["files"] if session_entry else None)
     file = None
-    if named:
+    if files:
         # where it is found: the run's directory may have been moved or copied
-        there = os.path.basename(named[0])
-        file = os.path.join(record.directory, there) if there in record.sizes else named[0]
+        name_here = os.path.basename(files[0])
+        file = os.path.join(record.directory, name_here) if name_here in record.sizes else files[0]
     elif window in windows:
-        worker = here(planned.worker, start, record)
-        expected = hooks.hook.expected_files(worker=worker, windows=windows)
-        file = (expected or {}).get(window.number)
-        if expected is not None and file is None:
+        worker = here(plan.worker, start, record)
+        files_by_window = hooks.hook.expected_files(worker=worker, windows=windows)
+        file = (files_by_window or {}).get(window.number)
+        if files_by_window is not None and file is None:
             return _missing(name, record.node, window.label, (Reason.NO_FILE_EXPECTED, ""))
     size = record.sizes.get(os.path.basename(file), 0) if file else 0
     if not size:
-        cause, detail = _why_missing(start, mine, planned)
+        cause, detail = _why_missing(start, session_entry, plan)
         if cause is Reason.LEFT_NO_FILE and os.path.basename(file or "") in record.sizes:
             cause = Reason.LEFT_EMPTY_FILE
         row = _missing(name, record.node, window.label, (cause, detail))
         row = attrs.evolve(row, file=file)
         # refused by gpuprof, such as by `max_bytes`
-        refused = mine is not None and mine["state"] == "refused"
-        return row if refused else _with_log(row, start, record)
+        is_refused = session_entry is not None and session_entry["state"] == "refused"
+        return row if is_refused else _with_log(row, start, record)
     damage = record.damaged.get(os.path.basename(file or ""))
     if damage:
         cause = Reason.DAMAGED
         row = ReceiptRow(name, record.node, window.label, file, size, "incomplete", cause, damage)
         return _with_log(row, start, record)
-    complete = bool(named or start.ended or (mine is not None and mine["closed"]))
+    complete = bool(files or start.ended or (session_entry is not None and session_entry["closed"]))
     row = ReceiptRow(
         name,
         record.node,
@@ -172,7 +174,7 @@ def _row(
         file,
         size,
         "complete" if complete else "incomplete",
-        _holds_more(planned.worker, window, file or "") if complete else Reason.STILL_WRITING,
+        _holds_more(plan.worker, window, file or "") if complete else Reason.STILL_WRITING,
     )
     return row if complete else _with_log(row, start, record)
 
@@ -211,23 +213,23 @@ def _holds_more(worker: Worker, window: Window, file: str) -> Reason:
     # a template without the step gives both the same name
     if window.start is None or whole == worker.final_stem(window):
         return Reason.NONE
-    shared = os.path.basename(file).startswith(os.path.basename(whole))
-    return Reason.WHOLE_PROCESS if shared else Reason.NONE
+    is_whole = os.path.basename(file).startswith(os.path.basename(whole))
+    return Reason.WHOLE_PROCESS if is_whole else Reason.NONE
 
 
-def _why_without(start: Start, planned: PlannedWorker) -> Why | None:
+def _why_without(start: Start, plan: PlannedWorker) -> Why | None:
     """Why the worker ran without its profiler; ``None`` if it had it."""
     if start.tool is None:
-        if not planned.wrapped or start.session is None:
+        if not plan.wrapped or start.session is None:
             return None
         was_behind = start.session["behind_profiler"]
         return Reason.RUN_DELETED if was_behind else Reason.NOT_BEHIND_PROFILER, ""
     return (Reason.UNWRAPPED, start.tool["reason"]) if start.state == "unwrapped" else None
 
 
-def _why_missing(start: Start, window: WindowEntry | None, planned: PlannedWorker) -> Why:
+def _why_missing(start: Start, window: WindowEntry | None, plan: PlannedWorker) -> Why:
     """The most direct known cause."""
-    without = _why_without(start, planned)
+    without = _why_without(start, plan)
     if without is not None:
         return without
     if not start.began:
@@ -240,9 +242,9 @@ def _why_missing(start: Start, window: WindowEntry | None, planned: PlannedWorke
     ]
     if faults:
         return Reason.FAILED, "; ".join(faults)
-    if window is None and start.process is not None and planned.worker.lifetime:
+    if window is None and start.process is not None and plan.worker.lifetime:
         return Reason.STILL_RUNS, _scratch_of(start)
-    if window is None and start.session is None and planned.worker.lifetime and planned.wrapped:
+    if window is None and start.session is None and plan.worker.lifetime and plan.wrapped:
         return Reason.LEFT_NO_FILE, _exit_code_of(start)  # its command needs no session
     if window is None:
         return Reason.NEVER_OPENED if start.session else Reason.NEVER_USED, ""

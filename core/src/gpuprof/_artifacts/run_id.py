@@ -21,14 +21,14 @@ def given_run_id(environ: Mapping[str, str]) -> str | None:
     Raises:
         ConfigError: it is empty or cannot be one name in a path.
     """
-    given = environ.get(RUN_VARIABLE)
-    if given is None:
+    text = environ.get(RUN_VARIABLE)
+    if text is None:
         return None
-    if len(given) > _LONGEST or not re.fullmatch(_VALID, given, re.ASCII):
-        shown = given if len(given) <= _LONGEST else f"{given[:20]}…"
+    if len(text) > _LONGEST or not re.fullmatch(_VALID, text, re.ASCII):
+        excerpt = text if len(text) <= _LONGEST else f"{text[:20]}…"
         valid = f"letters, digits and . _ @ + -, the first a letter or digit, at most {_LONGEST}"
-        raise ConfigError(f"{RUN_VARIABLE}: {shown!r} is not valid; expected {valid}")
-    return given
+        raise ConfigError(f"{RUN_VARIABLE}: {excerpt!r} is not valid; expected {valid}")
+    return text
 
 
 def new_run_id(began: time.struct_time | None = None, suffix: str = "") -> str:

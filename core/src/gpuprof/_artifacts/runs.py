@@ -154,8 +154,8 @@ def beginning(config: Config) -> Iterator[None]:
         yield
     except OSError as error:
         full = error.errno in _FULL
-        chosen = config.staging_dir or config.output_dir != DISABLED.output_dir
-        kind = OutputError if chosen and not full else NoPlace
+        is_users = config.staging_dir or config.output_dir != DISABLED.output_dir
+        kind = OutputError if is_users and not full else NoPlace
         remedy = (
             "make room, or set another directory"
             if full
@@ -218,18 +218,18 @@ def join(directory: str, run: str, config: Config, restarted: bool) -> None:
     try:
         begin(directory, run, config)
     except ConfigError:
-        known = about(directory)
-        if known is None or not known.launched:
+        info = about(directory)
+        if info is None or not info.launched:
             raise
-        ended = alive.ranks_live(alive.read_ranks(directory)[0]) is not True
-        if known.manifest is not None and ended and not restarted:
+        is_over = alive.ranks_live(alive.read_ranks(directory)[0]) is not True
+        if info.manifest is not None and is_over and not restarted:
             raise
 
 
 def _taken(directory: str, run: str) -> ConfigError:
-    known = about(directory)
+    info = about(directory)
     state = {True: "is running", False: "has ended", None: "may be running"}
-    how = "cannot be read" if known is None else state[known.goes_on()]
+    how = "cannot be read" if info is None else state[info.goes_on()]
     return ConfigError(
         f"{RUN_VARIABLE}: {run!r} is not valid: a run of this name {how}: {directory}; "
         "choose a new name, or unset it"
@@ -241,77 +241,77 @@ def about(directory: str | Path) -> About | None:
 
     The run's name tells: a stranger's ``run.json`` has another one, or none.
     """
-    found, named = _about(directory)
-    return found if named else None
+    info, is_run = _about(directory)
+    return info if is_run else None
 
 
 def _about(directory: str | Path) -> tuple[About, bool]:
     """The same, and whether the directory is that of a run."""
-    found = About(str(directory), os.path.basename(os.path.abspath(directory)))
-    named = False
+    info = About(str(directory), os.path.basename(os.path.abspath(directory)))
+    is_run = False
     for name in (_BEGUN, _ENDED):
         path = Path(directory, name)
         try:
             data = formats.load(path, LARGEST_MANIFEST)
-            if data.get("run") != found.run:
+            if data.get("run") != info.run:
                 continue
-            named = True
+            is_run = True
             if name == _BEGUN:
                 beginning = formats.check(path, data, RunFile, RUN_VERSION)
-                found = attrs.evolve(found, beginning=beginning)
+                info = attrs.evolve(info, beginning=beginning)
             else:
                 manifest = formats.check(path, data, Manifest, MANIFEST_VERSION)
-                found = attrs.evolve(found, manifest=manifest)
+                info = attrs.evolve(info, manifest=manifest)
         except OutputError as error:
-            found = attrs.evolve(found, faults=(*found.faults, str(error)))
+            info = attrs.evolve(info, faults=(*info.faults, str(error)))
         except OSError:  # there is none
             pass
-    return found, named
+    return info, is_run
 
 
-def records(known: About) -> list[NodeRecord]:
+def records(info: About) -> list[NodeRecord]:
     """What the run's processes have left in its directory, and in this node's staging directory."""
-    output_dir, name = os.path.split(os.path.abspath(known.directory))
-    working_dir = known.beginning["working_dir"] if known.beginning else output_dir
+    output_dir, name = os.path.split(os.path.abspath(info.directory))
+    working_dir = info.beginning["working_dir"] if info.beginning else output_dir
     places = dict.fromkeys(os.path.join(parent, name) for parent in (output_dir, working_dir))
     return [record for place in places if os.path.isdir(place) for record in read_nodes(place)]
 
 
 def unreadable(output_dir: str) -> list[str]:
     """A sentence for each directory that may be a run's, but whose files cannot be read."""
-    found: list[str] = []
+    faults: list[str] = []
     for path in _directories(output_dir):
-        known, named = _about(path)
-        found += [] if named else known.faults
-    return found
+        info, is_run = _about(path)
+        faults += [] if is_run else info.faults
+    return faults
 
 
 def runs(output_dir: str) -> list[Run]:
     """The runs in a directory, the oldest first; anything else there is skipped."""
-    found = []
+    listing = []
     for path in _directories(output_dir):
-        known = about(path)
-        if known is None:
+        info = about(path)
+        if info is None:
             continue
-        either = known.manifest or known.beginning
-        goes_on = known.goes_on()
+        either = info.manifest or info.beginning
+        goes_on = info.goes_on()
         # ranks of `gpuprof run` without a profiler leave nothing to collect
-        over = known.launched and goes_on is False and either and either["backend"] == "none"
+        over = info.launched and goes_on is False and either and either["backend"] == "none"
         reports = (0, 0) if over else None
-        found.append(
+        listing.append(
             Run(
                 path.name,
                 str(path.absolute()),
-                known.beginning["begun"] if known.beginning else path.stat().st_mtime,
+                info.beginning["begun"] if info.beginning else path.stat().st_mtime,
                 either["backend"] if either else "",
-                count(known.manifest["receipt"]["rows"]) if known.manifest else reports,
+                count(info.manifest["receipt"]["rows"]) if info.manifest else reports,
                 sum(file_size(entry.path) for entry in regular_files(path)),
                 goes_on,
-                tuple(each["worker"] for each in known.ended_early or ()),
-                (*known.faults, *alive.read_ranks(path)[1]),
+                tuple(worker["worker"] for worker in info.ended_early or ()),
+                (*info.faults, *alive.read_ranks(path)[1]),
             )
         )
-    return sorted(found, key=lambda run: run.begun)
+    return sorted(listing, key=lambda run: run.begun)
 
 
 LATEST = "latest"
@@ -329,23 +329,23 @@ def find(output_dir: str, name: str = LATEST) -> str:
     Raises:
         ConfigError: there is no such run.
     """
-    begun: dict[str, tuple[float, str]] = {}
+    beginnings: dict[str, tuple[float, str]] = {}
     for path in _directories(output_dir):
-        known = about(path)
-        if known is not None:
-            beginning = known.beginning["begun"] if known.beginning else path.stat().st_mtime
-            begun[path.name] = (beginning, str(path))
-    if not begun:
+        info = about(path)
+        if info is not None:
+            beginning = info.beginning["begun"] if info.beginning else path.stat().st_mtime
+            beginnings[path.name] = (beginning, str(path))
+    if not beginnings:
         raise ConfigError(
             f"no runs in {output_dir}; --output-dir or GPUPROF_OUTPUT_DIR names their directory"
         )
     if name == LATEST:
-        return max(begun.values(), key=lambda run: (_has_begun(run[1]), run))[1]
-    if name not in begun:
+        return max(beginnings.values(), key=lambda run: (_has_begun(run[1]), run))[1]
+    if name not in beginnings:
         raise ConfigError(
-            f"{name}: no such file, and no such run in {output_dir}; {hint(name, begun)}"
+            f"{name}: no such file, and no such run in {output_dir}; {hint(name, beginnings)}"
         )
-    return begun[name][1]
+    return beginnings[name][1]
 
 
 def hint(name: str, names: Iterable[str]) -> str:
@@ -356,9 +356,9 @@ def hint(name: str, names: Iterable[str]) -> str:
     >>> hint("baseline", ["20261122-171223-53240f"])
     'gpuprof runs lists the runs'
     """
-    known = list(names)
-    close = [each for each in known if each.startswith(name)]
-    close = close or difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    candidates = list(names)
+    close = [candidate for candidate in candidates if candidate.startswith(name)]
+    close = close or difflib.get_close_matches(name, candidates, n=1, cutoff=0.75)
     return f"did you mean {close[0]!r}?" if len(close) == 1 else "gpuprof runs lists the runs"
 
 
@@ -368,8 +368,8 @@ def _has_begun(directory: str) -> bool:
 
 
 def _directories(output_dir: str) -> list[Path]:
-    there = sorted(Path(output_dir).iterdir()) if Path(output_dir).is_dir() else []
-    return [path for path in there if path.is_dir() and not path.is_symlink()]
+    entries = sorted(Path(output_dir).iterdir()) if Path(output_dir).is_dir() else []
+    return [path for path in entries if path.is_dir() and not path.is_symlink()]
 
 
 def remove(run: Run) -> None:

@@ -50,23 +50,23 @@ def settle_node(
     record = read_node(run_directory, node)
     settled: dict[Start, Settled] = {}
     for start in record.starts:
-        planned = plan.get((start.group, start.rank))
-        if planned is None or start.tool is None:
+        worker_plan = plan.get((start.group, start.rank))
+        if worker_plan is None or start.tool is None:
             continue
         if start.settled is not None and not (again and _has_more(start)):
             continue
         if start.state == "finishing":
-            abandoned = _is_abandoned(start)
-            stalls = not abandoned and _stalls(start, record)
-            if abandoned or stalls or (give_up and not _is_at_work(start)):
-                end_tool(start.tool["scratch"], at_once=abandoned or stalls)
+            is_abandoned = _is_abandoned(start)
+            stalls = not is_abandoned and _stalls(start, record)
+            if is_abandoned or stalls or (give_up and not _is_at_work(start)):
+                end_tool(start.tool["scratch"], at_once=is_abandoned or stalls)
                 start.tool["state"] = "ended"
             if stalls:
                 start.tool["reason"] = STALLED
                 with contextlib.suppress(OSError):  # a full disk
                     write_json(_private_file(record, start, "tool"), start.tool)
         if start.state == "ended":
-            settled[start] = _settle(planner, planned, start, record)
+            settled[start] = _settle(planner, worker_plan, start, record)
     _clean_up(planner, {os.path.dirname(start.tool["scratch"]) for start in settled if start.tool})
     # repeated in memory: on a full disk the file may not exist
     starts = tuple(
@@ -83,7 +83,7 @@ def find_damage(planner: Planner, record: NodeRecord) -> NodeRecord:
         record: of a node whose files can be read here.
     """
     check = planner.manager("all").hook.check_report
-    damaged = {}
+    damage = {}
     for name, size in record.sizes.items():
         path = os.path.join(record.directory, name)
         try:
@@ -93,8 +93,8 @@ def find_damage(planner: Planner, record: NodeRecord) -> NodeRecord:
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
         if problem:
-            damaged[name] = problem + ("; the disk is full" if is_full(record.directory) else "")
-    return attrs.evolve(record, damaged=damaged)
+            damage[name] = problem + ("; the disk is full" if is_full(record.directory) else "")
+    return attrs.evolve(record, damaged=damage)
 
 
 def _has_more(start: Start) -> bool:
@@ -135,29 +135,31 @@ def _private_file(record: NodeRecord, start: Start, suffix: str) -> str:
     return os.path.join(record.directory, ".gpuprof", f"{start.stem}.{suffix}")
 
 
-def _settle(planner: Planner, planned: PlannedWorker, start: Start, record: NodeRecord) -> Settled:
+def _settle(planner: Planner, plan: PlannedWorker, start: Start, record: NodeRecord) -> Settled:
     assert start.tool is not None
     scratch = start.tool["scratch"]
-    worker = here(planned.worker, start, record)
+    worker = here(plan.worker, start, record)
     windows = captured_windows(worker, start)
     before = start.settled["files"] if start.settled else {}
-    saved = {int(number): paths for number, paths in before.items() if number.isdecimal()}
-    named = {window["number"]: window["files"] for window in start.windows if window["files"]}
-    given = {
+    earlier_files = {int(number): paths for number, paths in before.items() if number.isdecimal()}
+    session_files = {
+        window["number"]: window["files"] for window in start.windows if window["files"]
+    }
+    arguments = {
         "worker": worker,
         "windows": windows,
-        "files": named | saved,
+        "files": session_files | earlier_files,
         "ended": True,
         "scratch": scratch,
     }
     problems = []
     try:
-        found = planner.manager(worker.group).hook.collect_files(**given) or Collected()
+        collection = planner.manager(worker.group).hook.collect_files(**arguments) or Collected()
     except Exception as error:
-        found = Collected(problem=str(error) or type(error).__name__)
-    if found.problem:
-        problems.append(found.problem)
-    files: dict[int, list[str]] = {**saved, **found.files}
+        collection = Collected(problem=str(error) or type(error).__name__)
+    if collection.problem:
+        problems.append(collection.problem)
+    files: dict[int, list[str]] = {**earlier_files, **collection.files}
     settled: Settled = {
         "version": SETTLED_VERSION,
         "files": {str(number): paths for number, paths in files.items()},
@@ -227,9 +229,9 @@ def stalled(scratch: str, note: str) -> bool:
     """
     ticks, busy = work_of(scratch)
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # damaged, or none
-        known = load_json(note)
-        if not busy and known["ticks"] == ticks:
-            return bool(time.time() > known["since"] + PATIENCE)
+        last_look = load_json(note)
+        if not busy and last_look["ticks"] == ticks:
+            return bool(time.time() > last_look["since"] + PATIENCE)
     with contextlib.suppress(OSError):  # a full disk: the caller has a deadline
         write_json(note, {"ticks": ticks, "since": time.time()})
     return False

@@ -23,19 +23,19 @@ from gpuprof.backend import loading
 def command(as_json: bool, name: str | None, schema: str | None, width: int | None) -> None:
     """List the installed backends and plugins, and the profiler that each one finds."""
     if schema is not None:
-        made = json_schema.of_options(schema, loading.model_of(schema))
-        click.echo(json.dumps(made, indent=2))
+        content = json_schema.of_options(schema, loading.model_of(schema))
+        click.echo(json.dumps(content, indent=2))
         return
     if name is not None:
         _options(name, as_json, width)
         return
-    found = installed.survey()
+    plugins = installed.survey()
     if as_json:
-        click.echo(json.dumps([attrs.asdict(plugin) for plugin in found], indent=2))
+        click.echo(json.dumps([attrs.asdict(plugin) for plugin in plugins], indent=2))
         return
     rows = [
         (plugin.name, plugin.version, plugin.distribution, ("", _profiler_and_hooks(plugin)))
-        for plugin in found
+        for plugin in plugins
     ]
     headers = ["name", "version", "distribution", "profiler and hooks"]
     click.echo(_tables.table(headers, rows, width=width))
@@ -61,8 +61,8 @@ def _options(name: str, as_json: bool, width: int | None) -> None:
         click.echo(json.dumps([attrs.asdict(key) for key in keys], indent=2))
         return
     rows = [(key.path, ("", _about(key))) for key in keys]
-    made = _tables.table(["key", "what it takes and does"], rows, width=width)
-    click.echo(made if rows else f"backend {name} has no keys")
+    table = _tables.table(["key", "what it takes and does"], rows, width=width)
+    click.echo(table if rows else f"backend {name} has no keys")
 
 
 def _about(key: Key) -> str:

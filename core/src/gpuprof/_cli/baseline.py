@@ -22,14 +22,15 @@ def command(names: tuple[str, ...], output_dir: str, output: str, warm_up: int |
     from gpuprof._analysis.diff import check_runs, differences
     from gpuprof._analysis.summary import summary_of, write_baseline
 
-    found = [summary_of(settings.find_run(name, output_dir), warm_up) for name in names]
-    check_runs(found)
-    for number, run in enumerate(found[1:], 2):
-        for each in differences(found[:1], [run]):
+    summaries = [summary_of(settings.find_run(name, output_dir), warm_up) for name in names]
+    check_runs(summaries)
+    for number, run in enumerate(summaries[1:], 2):
+        for difference in differences(summaries[:1], [run]):
             click.echo(
-                f"run 1 and run {number} differ in {each.what}: {each.before}, {each.after}",
+                f"run 1 and run {number} differ in {difference.what}: "
+                f"{difference.before}, {difference.after}",
                 err=True,
             )
-    size = write_baseline(output, found)
-    counted = "1 run" if len(found) == 1 else f"{len(found)} runs"
-    click.echo(f"{output}: {counted}, {size} bytes")
+    size = write_baseline(output, summaries)
+    number_of_runs = "1 run" if len(summaries) == 1 else f"{len(summaries)} runs"
+    click.echo(f"{output}: {number_of_runs}, {size} bytes")

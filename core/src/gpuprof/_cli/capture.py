@@ -43,8 +43,8 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
     path = orders.directory_of(directory)
     if not os.path.isdir(path):
         raise ConfigError(f"--run: {run!r} is not valid: {_why_not_armed(directory, output_dir)}")
-    known = runs.about(directory) or runs.About(directory, os.path.basename(directory))
-    goes_on = known.goes_on()
+    info = runs.about(directory) or runs.About(directory, os.path.basename(directory))
+    goes_on = info.goes_on()
     if goes_on is False:
         raise ConfigError(f"--run: {run!r} has ended; expected a running job")
     number, ranges = orders.parse_steps(steps)
@@ -56,15 +56,15 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
         )
     order = orders.Order(number, ranges, names, _ranks(ranks))
     orders.give(path, order)
-    starts = [start for record in runs.records(known) for start in record.starts]
-    seen = sorted({start.group for start in starts})
+    starts = [start for record in runs.records(info) for start in record.starts]
+    groups_so_far = sorted({start.group for start in starts})
     for name in names:
-        if seen and not any(selection.matches(group, (name,)) for group in seen):
+        if groups_so_far and not any(selection.matches(group, (name,)) for group in groups_so_far):
             click.echo(
-                f"--groups: {name!r} matches no worker so far; seen: {', '.join(seen)}",
+                f"--groups: {name!r} matches no worker so far; seen: {', '.join(groups_so_far)}",
                 err=True,
             )
-    if number and goes_on and known.launched and not any(start.process for start in starts):
+    if number and goes_on and info.launched and not any(start.process for start in starts):
         click.echo(
             "--steps: no worker runs here yet, and next:N does not reach workers that start "
             "later; try again once they run",
@@ -82,8 +82,8 @@ def _why_not_armed(directory: str, output_dir: str) -> str:
     if not os.path.isdir(directory):
         names = [run.name for run in runs.runs(output_dir)]
         return f"no such directory; {runs.hint(os.path.basename(directory), names)}"
-    known = runs.about(directory)
-    config = known.config if known else {}
+    info = runs.about(directory)
+    config = info.config if info else {}
     if any(section.get("armed") for section in (config, *(config.get("groups") or {}).values())):
         return "no worker is armed yet; try again once the workers have started"
     return "its workers are not armed; start the job with armed: true and steps: []"

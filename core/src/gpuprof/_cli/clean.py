@@ -48,36 +48,36 @@ def command(
     if [bool(names), older_than is not None, only_cache].count(True) != 1:
         raise click.UsageError("give either run names or --older-than DAYS or --cache")
     if only_cache:
-        freed = cache.remove()
-        click.echo(f"{size_text(freed)} freed in {cache.directory()}")
+        size = cache.remove()
+        click.echo(f"{size_text(size)} freed in {cache.directory()}")
         return
-    found = runs.runs(output_dir)
+    all_runs = runs.runs(output_dir)
     broken = runs.unreadable(output_dir)
     for fault in broken:
         click.echo(fault, err=True)
-    unknown = sorted({*names} - {run.name for run in found})
+    unknown = sorted({*names} - {run.name for run in all_runs})
     if unknown:
-        hint = runs.hint(unknown[0], [run.name for run in found])
+        hint = runs.hint(unknown[0], [run.name for run in all_runs])
         raise click.UsageError(f"no such run in {output_dir}: {', '.join(unknown)}; {hint}")
     newest = time.time() - older_than * _DAY if older_than is not None else -math.inf
-    chosen = [run for run in found if run.name in names or run.begun < newest]
-    if chosen:
+    selection = [run for run in all_runs if run.name in names or run.begun < newest]
+    if selection:
         rows = [
             (
                 run.name,
                 size_text(run.size),
                 ("", f"{run.state}, kept" if run.goes_on else run.state),
             )
-            for run in chosen
+            for run in selection
         ]
         headers = ["run", "size", "state"]
         click.echo(_tables.table(headers, rows, right=("size",), shorten={"run": "start"}))
-    chosen = [run for run in chosen if not run.goes_on]
+    selection = [run for run in selection if not run.goes_on]
     where = os.path.abspath(output_dir)
-    if not chosen:
+    if not selection:
         click.echo("nothing to remove")
-    elif yes or click.confirm(f"Remove {len(chosen)} of {len(found)} runs from {where}?"):
-        for run in chosen:
+    elif yes or click.confirm(f"Remove {len(selection)} of {len(all_runs)} runs from {where}?"):
+        for run in selection:
             try:
                 runs.remove(run)
             except OutputError as error:

@@ -43,12 +43,12 @@ def command(run: str, output_dir: str, on_ray: bool, address: str, width: int | 
 
 
 def _collect(directory: str, on_ray: bool, address: str, width: int | None) -> None:
-    known = runs.about(directory)
-    if known is None:
+    info = runs.about(directory)
+    if info is None:
         raise click.UsageError(f"{directory}: not a run directory; gpuprof runs lists the runs")
-    for fault in known.faults:
+    for fault in info.faults:
         click.echo(fault, err=True)
-    about = known.beginning
+    about = info.beginning
     if about is None:
         raise click.UsageError(
             f"{os.path.join(directory, 'run.json')}: missing or damaged, so the run's "
@@ -56,19 +56,19 @@ def _collect(directory: str, on_ray: bool, address: str, width: int | None) -> N
         )
     # A copy of a run is no place for the files of the original.
     own = about["directory"] if _same(directory, about["directory"]) else directory
-    staged = about["working_dir"] != os.path.dirname(about["directory"])
-    away = os.path.join(about["working_dir"], about["run"]) if on_ray or staged else own
+    is_staged = about["working_dir"] != os.path.dirname(about["directory"])
+    away = os.path.join(about["working_dir"], about["run"]) if on_ray or is_staged else own
     nodes: Nodes = (
         importlib.import_module("gpuprof.ray").connected_nodes(address) if on_ray else ThisNode()
     )
     records = nodes.on_each(close.settle, about, away, own, timeout=LONG)
-    finished = [close.finished_files(record) for record in records]
-    home = Collection(nodes, away, directory, enabled=on_ray or staged, owner=own)
-    with printing.progress(sum(sum(record.sizes.values()) for record in finished)) as bar:
-        problems = home.bring(finished, progress=bar)
+    whole_files = [close.finished_files(record) for record in records]
+    home = Collection(nodes, away, directory, enabled=on_ray or is_staged, owner=own)
+    with printing.progress(sum(sum(record.sizes.values()) for record in whole_files)) as bar:
+        problems = home.bring(whole_files, progress=bar)
     # The driver has finished this run: files may have been added, but the receipt stands.
-    if known.manifest is not None and known.finalized:
-        count = close.list_again(known.manifest, directory, records)
+    if info.manifest is not None and info.finalized:
+        count = close.list_again(info.manifest, directory, records)
         click.echo(f"{count} files in {directory}, listed in manifest.json")
         faults = [fault for record in records for fault in record.faults]
         complete = True
@@ -78,7 +78,7 @@ def _collect(directory: str, on_ray: bool, address: str, width: int | None) -> N
         faults, complete = [], receipt.complete and not receipt.faults
     for problem in (*faults, *problems):
         click.echo(problem, err=True)
-    if faults or problems or known.faults or not complete:
+    if faults or problems or info.faults or not complete:
         raise SystemExit(1)
 
 

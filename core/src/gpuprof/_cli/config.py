@@ -42,11 +42,11 @@ def validate(words: tuple[str, ...], system: str | None) -> None:
     """
     config = settings.load(words, system)
     notes = [*config.source.notes, *job.notes(config)]
-    asked = job.ask_tool(config)
-    if asked.refusals:
-        raise ConfigError(asked.refusals)
+    answer = job.ask_tool(config)
+    if answer.refusals:
+        raise ConfigError(answer.refusals)
     click.echo(f"valid: backend {config.backend}")
-    for note in [*notes, *filter(None, [asked.note])]:
+    for note in [*notes, *filter(None, [answer.note])]:
         click.echo(labelled("note: ", note))
 
 
@@ -56,8 +56,8 @@ def schema() -> None:
 
     Editors complete and check YAML with it.
     """
-    made = json_schema.of_configuration(json_schema.installed_models())
-    click.echo(json.dumps(made, indent=2))
+    content = json_schema.of_configuration(json_schema.installed_models())
+    click.echo(json.dumps(content, indent=2))
 
 
 @command.command(epilog=settings.examples("gpuprof config explain steps"))
@@ -67,19 +67,19 @@ def explain(key: str) -> None:
 
     If KEY is a backend's name, explains every key of its section.
     """
-    for found in describe.find(key):
-        click.echo(textwrap.fill(f"{found.path}: {found.help}", console_width()))
-        click.echo(labelled("  takes    ", found.takes))
-        inside = found.path.count(".") > 1
+    for described_key in describe.find(key):
+        click.echo(textwrap.fill(f"{described_key.path}: {described_key.help}", console_width()))
+        click.echo(labelled("  takes    ", described_key.takes))
+        inside = described_key.path.count(".") > 1
         if not inside:
-            default = "none; required" if found.default is None else found.default
+            default = "none; required" if described_key.default is None else described_key.default
             click.echo(labelled("  default  ", default))
-        if found.variable:
-            click.echo(f"  variable {found.variable}")
-        if found.where:
-            click.echo(f"  program  {found.where}")
-        if found.since:
-            click.echo(f"  release  from {found.since}")
+        if described_key.variable:
+            click.echo(f"  variable {described_key.variable}")
+        if described_key.where:
+            click.echo(f"  program  {described_key.where}")
+        if described_key.since:
+            click.echo(f"  release  from {described_key.since}")
 
 
 @command.command(

@@ -54,20 +54,20 @@ def command(
     from gpuprof._analysis.summary import read_baseline, summary_of
     from gpuprof._report.diff import as_json, markdown, text
 
-    expected = 1 if baseline else 2
-    if len(names) != expected:
-        wanted = "one run beside --baseline" if baseline else "two runs, A and B"
-        raise click.UsageError(f"expected {wanted}; got {' '.join(names)}")
-    parsed = [Condition.parse(each) for each in conditions or (DEFAULT,)]
+    count = 1 if baseline else 2
+    if len(names) != count:
+        expectation = "one run beside --baseline" if baseline else "two runs, A and B"
+        raise click.UsageError(f"expected {expectation}; got {' '.join(names)}")
+    thresholds = [Condition.parse(condition) for condition in conditions or (DEFAULT,)]
     before = read_baseline(baseline) if baseline else []
-    found = [summary_of(settings.find_run(name, output_dir), warm_up) for name in names]
-    before = before or [found[0]]
-    made = diff(before, found[-1:], parsed, strict)
+    summaries = [summary_of(settings.find_run(name, output_dir), warm_up) for name in names]
+    before = before or [summaries[0]]
+    comparison = diff(before, summaries[-1:], thresholds, strict)
     if form == "json":
-        click.echo(as_json(made))
+        click.echo(as_json(comparison))
     elif form == "markdown":
-        click.echo(markdown(made))
+        click.echo(markdown(comparison))
     else:
-        click.echo(text(made, width, settings.WIDE_HINT))
-    if made.slower or made.unlike:
-        raise SystemExit(2 if made.unlike else 1)
+        click.echo(text(comparison, width, settings.WIDE_HINT))
+    if comparison.slower or comparison.unlike:
+        raise SystemExit(2 if comparison.unlike else 1)

@@ -47,7 +47,7 @@ def command(
     from gpuprof._report import page  # needs the extra
 
     names = [name] if other is None else [name, other]
-    paths = [settings.find_run(given, output_dir) for given in names]
+    paths = [settings.find_run(name_or_path, output_dir) for name_or_path in names]
     default = "page.html" if other is None else "compare.html"
     file = Path(output or os.path.join(settings.no_link(paths[-1]), default))
     problems = page.write(paths, file, warm_up)

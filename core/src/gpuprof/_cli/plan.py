@@ -72,29 +72,29 @@ def command(
     places = parse_workers(spec) if spec is not None else None
     config = settings.load(words, system, job.defaults(launcher, places))
     if shell is not None:
-        known = places if places is not None else job.known(config)
-        wanted = _find("--shell", shell, known, strict=places is not None)
-        click.echo(job.shell_line(config, wanted))
+        candidates = places if places is not None else job.known(config)
+        place = _find("--shell", shell, candidates, strict=places is not None)
+        click.echo(job.shell_line(config, place))
         return
-    made = job.plan(config, places, launcher)
-    asked = job.ask_tool(config, places)
+    whole_plan = job.plan(config, places, launcher)
+    answer = job.ask_tool(config, places)
     if worker is not None:
-        rows = {row.worker.name: row for row in made.rows}
-        named = [Place(row.worker.group, row.worker.rank) for row in made.rows]
-        found = _find("--worker", worker, named)
-        click.echo(str(rows[f"{found.group}-{found.rank}"]))
+        rows = {row.worker.name: row for row in whole_plan.rows}
+        all_places = [Place(row.worker.group, row.worker.rank) for row in whole_plan.rows]
+        place_of_worker = _find("--worker", worker, all_places)
+        click.echo(str(rows[f"{place_of_worker.group}-{place_of_worker.rank}"]))
     elif as_json:
-        click.echo(json.dumps(made.to_dict(), indent=2))
+        click.echo(json.dumps(whole_plan.to_dict(), indent=2))
     elif every:
-        click.echo(made.every_worker())
+        click.echo(whole_plan.every_worker())
     else:
-        click.echo(str(made))
-        if any(row.profiled for row in made.rows):
+        click.echo(str(whole_plan))
+        if any(row.profiled for row in whole_plan.rows):
             click.echo(_HINT)
-    if asked.note:
-        click.echo(labelled("note: ", asked.note), err=as_json)
-    if asked.refusals:
-        raise ConfigError(asked.refusals)
+    if answer.note:
+        click.echo(labelled("note: ", answer.note), err=as_json)
+    if answer.refusals:
+        raise ConfigError(answer.refusals)
 
 
 def _find(option: str, name: str, places: Sequence[Place], strict: bool = True) -> Place:
@@ -104,9 +104,9 @@ def _find(option: str, name: str, places: Sequence[Place], strict: bool = True) 
         raise click.UsageError(
             f"{option}: {name!r} is not valid; expected a group and a rank, such as ActorGroup-0"
         )
-    wanted = Place(match[1], int(match[2]))
+    worker = Place(match[1], int(match[2]))
     for place in places:
-        if (place.group, place.rank) == (wanted.group, wanted.rank):
+        if (place.group, place.rank) == (worker.group, worker.rank):
             return place
     if strict:
         counts = Counter(place.group for place in places)
@@ -114,4 +114,4 @@ def _find(option: str, name: str, places: Sequence[Place], strict: bool = True) 
         raise ConfigError(
             f"{option}: {name!r} is not a worker; the plan has these groups (ranks): {ranks}"
         )
-    return wanted
+    return worker

@@ -67,9 +67,11 @@ def command(
     paths = [settings.find_run(name, output_dir) for name in names or (runs.LATEST,)]
     files = files_of(paths)
     if ranges:
-        found, empty, broken = read_ranges(files, overrides, by == "rank")
+        windows, empty, broken = read_ranges(files, overrides, by == "rank")
         broken += gone(paths)
-        click.echo(range_json(found) if as_json else range_tables(found, width, settings.WIDE_HINT))
+        click.echo(
+            range_json(windows) if as_json else range_tables(windows, width, settings.WIDE_HINT)
+        )
         for file in empty:
             click.echo(
                 f"{file}: no gpuprof range in it: the worker opened none, or the profiler lost "

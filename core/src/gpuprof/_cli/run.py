@@ -109,19 +109,25 @@ def command(
         own.update(backend="none", worker_groups="all")
     overrides = (*overrides, "verbose=true") if verbose else overrides
     overrides = (*overrides, f"step_at={step_at}") if step_at else overrides
-    loaded = load(source, system=system, overrides=overrides, defaults=own, readers=compat.READERS)
+    configuration = load(
+        source, system=system, overrides=overrides, defaults=own, readers=compat.READERS
+    )
     if waits:  # the user's first: the first match counts
-        loaded = attrs.evolve(loaded, waits={**loaded.waits, **waits, **loaded.waits})
-    given = {
+        configuration = attrs.evolve(
+            configuration, waits={**configuration.waits, **waits, **configuration.waits}
+        )
+    own_settings = {
         "source": os.path.abspath(source) if isinstance(source, str) else source,
         "system": system,
         "overrides": overrides,
         "defaults": own,
     }
-    if not loaded.selects_nothing:
+    if not configuration.selects_nothing:
         if follow.starts_ranks(words):
             flags = {"--config": config, "--group": group, "--from": system}
-            named = [word for flag, value in flags.items() if value for word in (flag, value)]
-            follow.become(words, [*named, *(w for each in overrides for w in ("--set", each))])
-        os.environ[_unmodified.SETTINGS] = json.dumps(given)
-    sys.exit(tool.end_as(run(loaded, group, words)))
+            flag_words = [word for flag, value in flags.items() if value for word in (flag, value)]
+            follow.become(
+                words, [*flag_words, *(w for override in overrides for w in ("--set", override))]
+            )
+        os.environ[_unmodified.SETTINGS] = json.dumps(own_settings)
+    sys.exit(tool.end_as(run(configuration, group, words)))

@@ -23,19 +23,19 @@ def command(output_dir: str, as_json: bool, width: int | None) -> None:
 
     If a run's files are broken, names them and exits with code 1.
     """
-    found = runs.runs(output_dir)
+    all_runs = runs.runs(output_dir)
     broken = runs.unreadable(output_dir)
     if as_json:
-        shown = [{**attrs.asdict(run), "state": run.state} for run in found]
-        click.echo(json.dumps(shown, indent=2))
+        content = [{**attrs.asdict(run), "state": run.state} for run in all_runs]
+        click.echo(json.dumps(content, indent=2))
     else:
-        click.echo(_table(found, width) if found else f"no runs in {output_dir}")
+        click.echo(_table(all_runs, width) if all_runs else f"no runs in {output_dir}")
     settings.end(broken)
-    if any(run.faults for run in found):  # named in its row
+    if any(run.faults for run in all_runs):  # named in its row
         raise SystemExit(1)
 
 
-def _table(found: list[runs.Run], width: int | None) -> str:
+def _table(all_runs: list[runs.Run], width: int | None) -> str:
     rows = [
         (
             run.name,
@@ -44,7 +44,7 @@ def _table(found: list[runs.Run], width: int | None) -> str:
             size_text(run.size),
             ("", run.state),
         )
-        for run in found
+        for run in all_runs
     ]
     return _tables.table(
         ["run", "started", "backend", "size", "state"],

@@ -46,16 +46,16 @@ def command(
     path = settings.find_run(name, output_dir)
     if not os.path.isdir(path):
         raise ConfigError(f"{path}: not found; expected a run's name or its directory")
-    made = timeline.write(
+    result = timeline.write(
         Path(path), Path(output or _default(settings.no_link(path), first, last)), first, last
     )
-    for note in made.notes:
+    for note in result.notes:
         click.echo(note, err=True)
     click.echo(
-        f"{made.path}: {made.seconds:.3f} s of {made.processes} processes in {made.slices} slices, "
-        f"{size_text(made.path.stat().st_size)}; open it in https://ui.perfetto.dev"
+        f"{result.path}: {result.seconds:.3f} s of {result.processes} processes in "
+        f"{result.slices} slices, {size_text(result.path.stat().st_size)}; open it in https://ui.perfetto.dev"
     )
-    settings.end(made.problems)
+    settings.end(result.problems)
 
 
 def _chosen(step: int | None, steps: str | None) -> tuple[int | None, int | None]:
@@ -66,12 +66,12 @@ def _chosen(step: int | None, steps: str | None) -> tuple[int | None, int | None
         raise ConfigError("--step, --steps: only one of them can be given")
     first, _, stop = steps.partition(":")
     try:
-        found = int(first), int(stop) - 1
+        interval = int(first), int(stop) - 1
     except ValueError:
-        found = 0, -1
-    if found[0] > found[1] or found[0] < 0:
+        interval = 0, -1
+    if interval[0] > interval[1] or interval[0] < 0:
         raise ConfigError(f"--steps: {steps!r} is not valid; expected A:B with 0 <= A < B")
-    return found
+    return interval
 
 
 def _default(directory: str, first: int | None, last: int | None) -> str:

@@ -51,8 +51,8 @@ class Key:
 
 def own_keys() -> list[Key]:
     """The keys of every configuration, whatever its backend."""
-    declared = {key.path: key for model in (Config, Selection) for key in keys_of(model)}
-    own = [attrs.evolve(declared[name], variable=sources.variable(name)) for name in KEYS]
+    by_path = {key.path: key for model in (Config, Selection) for key in keys_of(model)}
+    own = [attrs.evolve(by_path[name], variable=sources.variable(name)) for name in KEYS]
     after = next(number for number, key in enumerate(own, 1) if key.path == "groups")
     return [*own[:after], *keys_of(Recording, "groups.NAME."), *own[after:]]
 

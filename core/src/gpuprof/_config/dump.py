@@ -16,23 +16,23 @@ from gpuprof._config.structure import default_of
 
 def to_mapping(config: Config) -> dict[str, Any]:
     """The keys that differ from their defaults, in the order of declaration, and the backend."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for part in (config, config.defaults):
         for field in attrs.fields(type(part)):
             value = getattr(part, field.name)
             if field.name in KEYS and value != default_of(field):
-                found[field.name] = as_written(value)
-    found.update(config.flat)
+                values[field.name] = as_written(value)
+    values.update(config.flat)
     if config.section:
-        found[config.backend] = config.section
-    found.update(config.sections)
-    return found
+        values[config.backend] = config.section
+    values.update(config.sections)
+    return values
 
 
 def shown(config: Config) -> dict[str, Any]:
     """The same, with secrets masked."""
-    masked: dict[str, Any] = without_secrets(to_mapping(config), config.backend, config.show_env)
-    return masked
+    values: dict[str, Any] = without_secrets(to_mapping(config), config.backend, config.show_env)
+    return values
 
 
 def dump(config: Config, with_secrets: bool = True) -> str:

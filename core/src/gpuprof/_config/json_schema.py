@@ -65,31 +65,33 @@ def of_options(name: str, model: type[Any]) -> Schema:
 
 def installed_models() -> dict[str, type[Any]]:
     """The options of all installed backends and plugins that work, by name."""
-    found: dict[str, type[Any]] = {}
+    models: dict[str, type[Any]] = {}
     for name in loading.known_sections():
         try:
-            found[name] = loading.model_of(name)
+            models[name] = loading.model_of(name)
         except PluginError:
             continue  # `gpuprof backends` says why
-    return found
+    return models
 
 
 def _of_class(model: type[Any]) -> Schema:
     names = [field.name for field in attrs.fields(model)]
-    required = [field.name for field in attrs.fields(model) if default_of(field) is attrs.NOTHING]
+    required_keys = [
+        field.name for field in attrs.fields(model) if default_of(field) is attrs.NOTHING
+    ]
     schema: Schema = {
         "type": "object",
         "properties": _properties(model, names),
         "additionalProperties": False,
     }
-    return schema | ({"required": required} if required else {})
+    return schema | ({"required": required_keys} if required_keys else {})
 
 
 def _properties(model: type[Any], names: Iterable[str]) -> Schema:
     """The fields of a class, and their former names as deprecated."""
     hints = get_type_hints(model)
     fields = attrs.fields_dict(model)
-    found: Schema = {}
+    properties: Schema = {}
     for name in names:
         field = fields[name]
         schema = _of_type(hints[name])
@@ -102,10 +104,10 @@ def _properties(model: type[Any], names: Iterable[str]) -> Schema:
             schema["properties"] = keys
         if default_of(field) is not attrs.NOTHING:
             schema["default"] = as_written(default_of(field))
-        found[name] = {"description": field.metadata.get("help", ""), **schema}
+        properties[name] = {"description": field.metadata.get("help", ""), **schema}
         for former in field.metadata.get("formerly", ()):
-            found[former] = {**found[name], "deprecated": True}
-    return found
+            properties[former] = {**properties[name], "deprecated": True}
+    return properties
 
 
 def _of_type(kind: Any) -> Schema:

@@ -83,39 +83,41 @@ def load(
         source = sources.read_file(file)
     hint = ""
     if system is None or system == "gpuprof":
-        guessed = {} if system or not readers else readers
-        unread = tuple(exported(environ, guessed))
+        candidates = {} if system or not readers else readers
+        unread = tuple(exported(environ, candidates))
         if source is None and not variables and not overrides:
             notes = (*unread, f"{file}: empty, so nothing is profiled") if file else unread
             return attrs.evolve(DISABLED, source=Source(notes=notes)) if notes else DISABLED
-        hint = "" if path else _hint(source, file, guessed)
-        translated = _own(source, path, file, hint, unread)
+        hint = "" if path else _hint(source, file, candidates)
+        translation = _own(source, path, file, hint, unread)
     else:
-        translated, overrides = translate(system, source, overrides, environ, readers or {})
-    given = sources.override({**(defaults or {}), **translated.settings, **variables}, overrides)
+        translation, overrides = translate(system, source, overrides, environ, readers or {})
+    settings = sources.override(
+        {**(defaults or {}), **translation.settings, **variables}, overrides
+    )
     places = {
         **{
-            ".".join(keys): join(translated.path, ".".join(keys))
+            ".".join(keys): join(translation.path, ".".join(keys))
             for keys in map(sources.overridden, overrides)
         },
-        **translated.paths,
-        **{key: sources.variable(key) for key in variables if given.get(key) is variables[key]},
+        **translation.paths,
+        **{key: sources.variable(key) for key in variables if settings.get(key) is variables[key]},
     }
     origin = Source(
-        translated.path,
+        translation.path,
         places,
-        translated.notes,
-        translated.workers,
+        translation.notes,
+        translation.workers,
         str(file or ""),
-        translated.off,
-        translated.complete,
+        translation.off,
+        translation.complete,
     )
     try:
-        data = plain(given)
+        data = plain(settings)
     except ConfigError as error:
         raise ConfigError([origin.where(problem) for problem in error.problems]) from None
     try:
-        return _parse(data, origin, translated.problems)
+        return _parse(data, origin, translation.problems)
     except ConfigError as error:
         raise _hinted(error, hint) from None
 
@@ -123,11 +125,11 @@ def load(
 def _own(source: Any, path: str, file: object, hint: str, notes: tuple[str, ...]) -> Translation:
     """gpuprof's section of the settings; refuses settings that have only another system's."""
     try:
-        found, path = (source, path) if path else sources.section(source)
+        values, path = (source, path) if path else sources.section(source)
         if not hint:
-            return Translation(_mapping(found, path), path, notes=notes)
+            return Translation(_mapping(values, path), path, notes=notes)
         if path:
-            return Translation(_mapping(found, path), path, notes=(hint, *notes))
+            return Translation(_mapping(values, path), path, notes=(hint, *notes))
     except ConfigError as error:
         raise _hinted(_of_file(error, file), hint) from None
     raise ConfigError(hint)
@@ -162,8 +164,8 @@ def _of_file(error: ConfigError, file: object) -> ConfigError:
     return ConfigError([f"{file}: {problem}" for problem in error.problems]) if file else error
 
 
-def _mapping(found: Any, path: str) -> dict[str, Any]:
-    data = plain(found, path)
+def _mapping(values: Any, path: str) -> dict[str, Any]:
+    data = plain(values, path)
     if data is None:
         return dict(_NOTHING) if path else {}
     if not isinstance(data, dict):
@@ -171,21 +173,21 @@ def _mapping(found: Any, path: str) -> dict[str, Any]:
     return data
 
 
-def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config:
+def _parse(data: dict[str, Any], source: Source, earlier_problems: Sequence[str]) -> Config:
     if data.get("backend", "none") is None:
         data["backend"] = "none"
     backend = data.get("backend")
-    known, installed = loading.known_backends(), loading.known_sections()
+    backends, all_sections = loading.known_backends(), loading.known_sections()
     if isinstance(backend, str) and backend in loading.RESERVED - {"none"}:
         owners = loading.catalogue().reserved.get(backend, ())
         problem = f"backend: {loading.reserved_problem(backend, owners)}"
-        raise ConfigError(source.where(f"{problem}; valid: {', '.join([*known, 'none'])}"))
-    named = [backend, *(data["plugins"] if isinstance(data.get("plugins"), list) else ())]
-    sections = {*installed, *(name for name in named if name and isinstance(name, str))}
+        raise ConfigError(source.where(f"{problem}; valid: {', '.join([*backends, 'none'])}"))
+    names = [backend, *(data["plugins"] if isinstance(data.get("plugins"), list) else ())]
+    sections = {*all_sections, *(name for name in names if name and isinstance(name, str))}
     sections -= loading.RESERVED
     own = {key: value for key, value in data.items() if key in OWN_KEYS}
     selection = {key: value for key, value in data.items() if key in SELECTION_KEYS}
-    valid = [*KEYS, *FLAT_KEYS, *installed]
+    valid = [*KEYS, *FLAT_KEYS, *all_sections]
     shapes = _section_problems(data.get("groups"), sections)
     shapes += [
         f"{key}: {Invalid(data[key], 'a mapping')}"
@@ -198,12 +200,14 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
         if key not in {*valid, *sections}
     ] + shapes
     if isinstance(backend, str) and not backend.strip():
-        problems.append(f"backend: {backend!r} is not valid; valid: {', '.join([*known, 'none'])}")
+        problems.append(
+            f"backend: {backend!r} is not valid; valid: {', '.join([*backends, 'none'])}"
+        )
         backend = own["backend"] = "none"
     if "backend" not in data:
-        problems.append(f"backend: missing; valid: {', '.join([*known, 'none'])}")
+        problems.append(f"backend: missing; valid: {', '.join([*backends, 'none'])}")
         own["backend"] = "none"
-    problems = [*found, *(source.where(problem) for problem in problems)]
+    problems = [*earlier_problems, *(source.where(problem) for problem in problems)]
     parts: dict[str, Any] = {}
     for name, values, model in [
         ("defaults", selection, Selection),
@@ -227,16 +231,18 @@ def _parse(data: dict[str, Any], source: Source, found: Sequence[str]) -> Config
     if problems:
         # first the backend: with another one, other keys are valid
         missing = (
-            _missing_backend(backend, source) if data.get("enabled", True) and not found else []
+            _missing_backend(backend, source)
+            if data.get("enabled", True) and not earlier_problems
+            else []
         )
         raise ConfigError(list(dict.fromkeys([*missing, *problems])))
-    made: Config = attrs.evolve(parts["own"], defaults=parts["defaults"], **layers)
-    asks = _each_options(made, made.deprecated) if with_options else ()
-    deprecated = [note for ask in asks for note in ask()]
-    if deprecated:
-        notes = tuple(dict.fromkeys([*source.notes, *deprecated]))
-        made = attrs.evolve(made, source=attrs.evolve(source, notes=notes))
-    return made
+    config: Config = attrs.evolve(parts["own"], defaults=parts["defaults"], **layers)
+    asks = _each_options(config, config.deprecated) if with_options else ()
+    warnings = [note for ask in asks for note in ask()]
+    if warnings:
+        notes = tuple(dict.fromkeys([*source.notes, *warnings]))
+        config = attrs.evolve(config, source=attrs.evolve(source, notes=notes))
+    return config
 
 
 def _missing_backend(backend: object, source: Source) -> list[str]:

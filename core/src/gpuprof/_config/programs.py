@@ -24,29 +24,29 @@ def with_own_programs(settings: Mapping[str, Any]) -> dict[str, Any]:
         settings: a configuration in gpuprof's own keys.
 
     """
-    found = copy.deepcopy(dict(settings))
-    if isinstance(found.get("backend"), str):
-        _replace(found, found["backend"], BACKENDS)
-    plugins = found.get("plugins")
+    result = copy.deepcopy(dict(settings))
+    if isinstance(result.get("backend"), str):
+        _replace(result, result["backend"], BACKENDS)
+    plugins = result.get("plugins")
     for plugin in plugins if isinstance(plugins, list) else ():
         if isinstance(plugin, str):
-            _replace(found, plugin, PLUGINS)
-    return found
+            _replace(result, plugin, PLUGINS)
+    return result
 
 
-def _replace(found: dict[str, Any], name: str, group: str) -> None:
+def _replace(values: dict[str, Any], name: str, group: str) -> None:
     """Replace the programs in the sections of one backend or plugin."""
     programs = _programs(name, group)
-    groups = found.get("groups")
-    for layer in (found, *(groups.values() if isinstance(groups, dict) else ())):
+    groups = values.get("groups")
+    for layer in (values, *(groups.values() if isinstance(groups, dict) else ())):
         section = layer.get(name) if isinstance(layer, dict) else None
         if isinstance(section, dict):
             for key in programs:
                 section.pop(key, None)
     own = _own_section(name)
-    mine = {key: own[key] for key in programs if key in own}
-    if mine and isinstance(found.get(name) or {}, dict):
-        found[name] = {**(found.get(name) or {}), **mine}
+    replacements = {key: own[key] for key in programs if key in own}
+    if replacements and isinstance(values.get(name) or {}, dict):
+        values[name] = {**(values.get(name) or {}), **replacements}
 
 
 def _own_section(name: str) -> dict[str, Any]:

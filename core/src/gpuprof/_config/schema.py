@@ -340,18 +340,18 @@ class Config:
         """
         recording = Recording()
         for pattern, override in self._overrides(group):
-            given = {key: value for key, value in override.items() if key in RECORDING_KEYS}
-            parsed = structure_layer(given, Recording, join("groups", pattern), self.source)
-            recording = attrs.evolve(recording, **{key: getattr(parsed, key) for key in given})
+            values = {key: value for key, value in override.items() if key in RECORDING_KEYS}
+            layer = structure_layer(values, Recording, join("groups", pattern), self.source)
+            recording = attrs.evolve(recording, **{key: getattr(layer, key) for key in values})
         return (recording.name or group) if recording.record else None
 
     def selection(self, group: str) -> Selection:
         """The selection of one group: the top level, then matching overrides in file order."""
         selection = self.defaults
         for pattern, override in self._overrides(group):
-            given = {key: value for key, value in override.items() if key in SELECTION_KEYS}
-            parsed = structure_layer(given, Selection, join("groups", pattern), self.source)
-            selection = attrs.evolve(selection, **{key: getattr(parsed, key) for key in given})
+            values = {key: value for key, value in override.items() if key in SELECTION_KEYS}
+            layer = structure_layer(values, Selection, join("groups", pattern), self.source)
+            selection = attrs.evolve(selection, **{key: getattr(layer, key) for key in values})
         return selection
 
     def options(self, group: str, model: type[Any], plugin: str = "") -> Any:
@@ -360,18 +360,18 @@ class Config:
         Merges the section and the group's overrides, for the backend above the keys beside
         `backend`.
         """
-        known = [field.name for field in attrs.fields(model)]
+        names = [field.name for field in attrs.fields(model)]
         layers = [
             (path, _renamed(layer, model, self.where(path)))
             for path, layer in self._layers(group, plugin)
         ]
         # Keys that this backend lacks belong to another: in RLinf one changes only `backend`.
-        layers[0] = ("", {key: value for key, value in layers[0][1].items() if key in known})
-        merged: dict[str, Any] = {}
+        layers[0] = ("", {key: value for key, value in layers[0][1].items() if key in names})
+        values: dict[str, Any] = {}
         for _, layer in layers:
-            merged = merge(merged, layer)
+            values = merge(values, layer)
         try:
-            return structure(merged, model)
+            return structure(values, model)
         except ConfigError as error:
             raise ConfigError(
                 [self.where(join(_origin(problem, layers), problem)) for problem in error.problems]
@@ -457,8 +457,8 @@ def _origin(problem: str, layers: Sequence[tuple[str, dict[str, Any]]]) -> str:
         for path, value in having
         if not isinstance(value, dict) or len(keys) < 2 or keys[1] in value
     ]
-    found: str = [layers[1][0], *(path for path, _ in having), *exact][-1]
-    return found
+    origin: str = [layers[1][0], *(path for path, _ in having), *exact][-1]
+    return origin
 
 
 def _former_names(model: type[Any]) -> dict[str, str]:
@@ -485,10 +485,10 @@ def _renamed(layer: dict[str, Any], model: type[Any], path: str) -> dict[str, An
 
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """`above` over `below`; mappings in both are merged, too."""
-    merged = dict(below)
+    values = dict(below)
     for key, value in above.items():
-        old = merged.get(key)
-        merged[key] = (
+        old = values.get(key)
+        values[key] = (
             merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
         )
-    return merged
+    return values

@@ -50,9 +50,11 @@ def secret_variables(options: Any) -> frozenset[str]:
     Args:
         options: the backend's.
     """
-    given = getattr(options, _ENVIRONMENT, None)
-    known = _known_variables(type(options))
-    return frozenset(name for name in given or () if not name.startswith(known) or is_secret(name))
+    variables = getattr(options, _ENVIRONMENT, None)
+    prefixes = _known_variables(type(options))
+    return frozenset(
+        name for name in variables or () if not name.startswith(prefixes) or is_secret(name)
+    )
 
 
 def without_secrets(settings: Any, backend: str, show_env: bool = False) -> Any:
@@ -71,17 +73,17 @@ def without_secrets(settings: Any, backend: str, show_env: bool = False) -> Any:
 
 
 def _masked(
-    settings: Any, known: tuple[str, ...], commands: tuple[str, ...], inside: str = ""
+    settings: Any, prefixes: tuple[str, ...], commands: tuple[str, ...], inside: str = ""
 ) -> Any:
     def hides(key: str) -> bool:
-        unknown = inside == _ENVIRONMENT and not key.startswith(known)
+        unknown = inside == _ENVIRONMENT and not key.startswith(prefixes)
         return unknown or key in commands or is_secret(key)
 
     if isinstance(settings, dict):
         return {
             key: MASK
             if isinstance(value, str) and hides(str(key))
-            else _masked(value, known, commands, str(key))
+            else _masked(value, prefixes, commands, str(key))
             for key, value in settings.items()
         }
     return settings

@@ -86,13 +86,13 @@ class Integers:
     @classmethod
     def merged(cls, pairs: Iterable[tuple[int, int]]) -> Integers:
         """The integers of ranges in any order, which may overlap."""
-        merged: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         for start, stop in sorted(pairs):
-            if merged and start <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
+            if ranges and start <= ranges[-1][1]:
+                ranges[-1] = (ranges[-1][0], max(stop, ranges[-1][1]))
             else:
-                merged.append((start, stop))
-        return cls(tuple(merged))
+                ranges.append((start, stop))
+        return cls(tuple(ranges))
 
 
 def _pair(entry: Any) -> tuple[int, int]:
@@ -141,8 +141,8 @@ def group_problem(name: object) -> str:
     if not isinstance(name, str) or not re.fullmatch(r"[^/\0.{}][^/\0{}]*", name):
         return str(Invalid(name, "a name without / { } that does not start with a dot"))
     if len(name.encode(errors="replace")) > _LONGEST or not name.isprintable():
-        expected = f"a printable name of at most {_LONGEST} bytes: it is a part of files' names"
-        return str(Invalid(name, expected))
+        rule = f"a printable name of at most {_LONGEST} bytes: it is a part of files' names"
+        return str(Invalid(name, rule))
     return ""
 
 
@@ -162,8 +162,10 @@ class Patterns:
     def matching(self, name: str) -> list[int]:
         """The positions of the patterns that match, ascending."""
         lower = name.lower()
-        found = [position for position, each in self._wildcards if fnmatchcase(lower, each)]
-        return sorted(found + self._names.get(lower, []))
+        positions = [
+            position for position, wildcard in self._wildcards if fnmatchcase(lower, wildcard)
+        ]
+        return sorted(positions + self._names.get(lower, []))
 
 
 class Names(tuple[str, ...]):
@@ -264,18 +266,18 @@ class Ledgers:
             return cls(enabled=value)
         if not isinstance(value, dict):
             raise Invalid(value, takes(cls))
-        known = ("enabled", "bytes_per_step", "total")
+        keys = ("enabled", "bytes_per_step", "total")
         problems, sizes = [], {}
-        for key, given in value.items():
-            if key not in known:
-                problems.append(f"{key}: {unknown_key(key, known)}")
+        for key, setting in value.items():
+            if key not in keys:
+                problems.append(f"{key}: {unknown_key(key, keys)}")
                 continue
             if key == "enabled":  # as run.json has it
-                if not isinstance(given, bool):
-                    problems.append(f"{key}: {Invalid(given, 'true or false')}")
+                if not isinstance(setting, bool):
+                    problems.append(f"{key}: {Invalid(setting, 'true or false')}")
                 continue
             try:
-                sizes[key] = _size(given)
+                sizes[key] = _size(setting)
             except Invalid as error:
                 problems.append(f"{key}: {error}")
         if problems:
@@ -289,8 +291,8 @@ def _size(value: object) -> int:
     >>> _size(3000), _size("3KB"), _size("1.5 MB")
     (3000, 3000, 1500000)
     """
-    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(KB|MB|GB|)", str(value).strip())
-    size = int(float(found[1]) * _UNITS[found[2]]) if found else 0
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(KB|MB|GB|)", str(value).strip())
+    size = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if not size:
         raise Invalid(value, "a number of bytes above 0, such as 3000, 3KB or 64MB")
     return size

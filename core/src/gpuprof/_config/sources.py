@@ -88,9 +88,9 @@ class _Loader(yaml.SafeLoader):
         except (yaml.YAMLError, RecursionError):
             raise
         except Exception:  # the constructors of PyYAML raise anything
-            shown = repr(node.value)[:80] if isinstance(node, yaml.ScalarNode) else "this"
+            text = repr(node.value)[:80] if isinstance(node, yaml.ScalarNode) else "this"
             raise yaml.constructor.ConstructorError(
-                None, None, f"{shown} is not valid as {node.tag}", node.start_mark
+                None, None, f"{text} is not valid as {node.tag}", node.start_mark
             ) from None
 
 
@@ -106,15 +106,15 @@ _Loader.add_implicit_resolver(
 
 
 def _no_duplicates(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[str] = set()
+    keys: set[str] = set()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode):
             continue
-        if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+        if key.value in keys and key.tag != "tag:yaml.org,2002:merge":
             raise yaml.constructor.ConstructorError(
                 None, None, f"duplicate key {key.value!r}", key.start_mark
             )
-        seen.add(key.value)
+        keys.add(key.value)
     loader.flatten_mapping(node)
     return loader.construct_mapping(node)
 
@@ -233,14 +233,14 @@ def pick(data: Any, paths: Iterable[str]) -> dict[str, Any]:
     >>> pick({"a": {"b": 1, "c": 2}, "d": 3}, ["a.b", "x"])
     {'a': {'b': 1}}
     """
-    picked: dict[str, Any] = {}
+    selection: dict[str, Any] = {}
     problems: list[str] = []
     for path in paths:
         try:
-            there, value = find(data, path)
-            if there:
+            exists, value = find(data, path)
+            if exists:
                 parents, _, key = path.rpartition(".")
-                below = picked
+                below = selection
                 for parent in parents.split(".") if parents else ():
                     below = below.setdefault(parent, {})
                 below[key] = plain(value, path)
@@ -248,7 +248,7 @@ def pick(data: Any, paths: Iterable[str]) -> dict[str, Any]:
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    return picked
+    return selection
 
 
 def section(data: Any) -> tuple[Any, str]:
@@ -259,10 +259,10 @@ def section(data: Any) -> tuple[Any, str]:
     """
     if not isinstance(data, Mapping) or "backend" in data:
         return data, ""
-    found = {path: value for path in SECTIONS for there, value in [find(data, path)] if there}
-    if len(found) > 1:
-        raise ConfigError(f"{' and '.join(found)}: both are set; keep one of them")
-    for path, value in found.items():
+    sections = {path: value for path in SECTIONS for exists, value in [find(data, path)] if exists}
+    if len(sections) > 1:
+        raise ConfigError(f"{' and '.join(sections)}: both are set; keep one of them")
+    for path, value in sections.items():
         return value, path
     return data, ""
 
@@ -331,7 +331,7 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
             f"{shown(text)} is not valid as an override; expected key.key=value, +key=value or ~key"
         )
     new = parse_value(value)
-    changed = below = dict(data)
+    copy = below = dict(data)
     for position, key in enumerate(keys[:-1]):
         inner = below.get(key)
         if inner is not None and not isinstance(inner, dict):
@@ -347,7 +347,7 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
         del below[keys[-1]]
     else:
         raise ConfigError(f"{'.'.join(keys)}: not set, so {shown(text)} cannot remove it")
-    return changed
+    return copy
 
 
 def from_environment(
@@ -370,26 +370,26 @@ def from_environment(
     >>> from_environment(environ, {"steps": False, "backend": True})
     {'steps': [3, '10:12'], 'backend': 'nsight'}
     """
-    known = {key.upper(): key for key in keys}
-    found: dict[str, Any] = {}
+    key_of = {key.upper(): key for key in keys}
+    values: dict[str, Any] = {}
     problems: list[str] = []
     for name, text in environ.items():
         suffix = name[len(PREFIX) :]
         if not name.startswith(PREFIX) or not text or suffix in OTHER_VARIABLES:
             continue
-        if suffix not in known:
-            close = difflib.get_close_matches(suffix, known, n=1, cutoff=0.75)
+        if suffix not in key_of:
+            close = difflib.get_close_matches(suffix, key_of, n=1, cutoff=0.75)
             if close:  # a dissimilar name may belong to another program
                 problems.append(f"{name}: unknown variable; did you mean {PREFIX}{close[0]}?")
             continue
-        key = known[suffix]
+        key = key_of[suffix]
         if key in switches and text in ("0", "1"):
-            found[key] = text == "1"
+            values[key] = text == "1"
         else:
-            found[key] = text if keys[key] else _parse_list(text)
+            values[key] = text if keys[key] else _parse_list(text)
     if problems:
         raise ConfigError(problems)
-    return found
+    return values
 
 
 def _parse_list(text: str) -> Any:

@@ -146,10 +146,10 @@ def structure(data: object, model: type[Model], path: str = "") -> Model:
     if not isinstance(data, Mapping):
         raise ConfigError(f"{path or 'configuration'}: {Invalid(data, 'a mapping')}")
     checker = Checker()
-    structured: Model = checker.check(plain(data), model, path)
+    instance: Model = checker.check(plain(data), model, path)
     if checker.problems:
         raise ConfigError(checker.problems)
-    return structured
+    return instance
 
 
 def plain(data: Any, path: str = "") -> Any:
@@ -161,14 +161,14 @@ def plain(data: Any, path: str = "") -> Any:
             contains itself.
     """
     problems: list[str] = []
-    found = _plain(data, path, problems, (), itertools.count())
+    copy = _plain(data, path, problems, (), itertools.count())
     if problems:
         raise ConfigError(problems)
-    return found
+    return copy
 
 
 def _plain(
-    data: Any, path: str, problems: list[str], above: tuple[int, ...], counted: Iterator[int]
+    data: Any, path: str, problems: list[str], above: tuple[int, ...], counter: Iterator[int]
 ) -> Any:
     if not isinstance(data, (Mapping, Sequence)) or isinstance(data, (str, bytes, bytearray)):
         problem = _scalar_problem(data)
@@ -183,7 +183,7 @@ def _plain(
         return None
     copy: dict[Any, Any] = {}
     for key in data if isinstance(data, Mapping) else range(len(data)):
-        if next(counted) >= _MOST_VALUES or len(problems) >= _MOST_PROBLEMS:
+        if next(counter) >= _MOST_VALUES or len(problems) >= _MOST_PROBLEMS:
             raise ConfigError(
                 problems
                 or [f"{path or 'configuration'}: more than {_MOST_VALUES} values; expected fewer"]
@@ -198,7 +198,7 @@ def _plain(
         except Exception as error:  # whatever the library raises
             problems.append(f"{below}: {' '.join(str(error).split())}")
         else:
-            copy[key] = _plain(value, below, problems, (*above, id(data)), counted)
+            copy[key] = _plain(value, below, problems, (*above, id(data)), counter)
     return copy if isinstance(data, Mapping) else list(copy.values())
 
 
@@ -219,17 +219,17 @@ _MOST_KEYS = 10
 """Valid keys that an error lists beside a close one."""
 
 
-def unknown_key(key: object, known: Sequence[str]) -> str:
+def unknown_key(key: object, valid_keys: Sequence[str]) -> str:
     """The error for an unknown key, after its path.
 
     >>> unknown_key("stpes", ["steps", "ranks"])
     "unknown key; did you mean 'steps'? Valid: ranks, steps"
     """
-    close = difflib.get_close_matches(str(key), known, n=1)
-    valid = ", ".join(sorted(known))
+    close = difflib.get_close_matches(str(key), valid_keys, n=1)
+    valid = ", ".join(sorted(valid_keys))
     if not close:
         return f"unknown key; valid: {valid}"
-    if len(known) > _MOST_KEYS:
+    if len(valid_keys) > _MOST_KEYS:
         where = "docs/keys.md, or gpuprof config schema"
         return f"unknown key; did you mean {close[0]!r}? All keys: {where}"
     return f"unknown key; did you mean {close[0]!r}? Valid: {valid}"
@@ -316,9 +316,9 @@ class Checker:
         for part in get_args(kind):
             if part is not NoneType:
                 trial = type(self)()
-                checked = trial.check(value, part, path, kind)
+                result = trial.check(value, part, path, kind)
                 if not trial.problems:
-                    return checked
+                    return result
                 # what is wrong inside of a list says more than that it is none of the others
                 problems = trial.problems if problems == own else problems
         self.problems += problems
@@ -326,23 +326,23 @@ class Checker:
 
     def _check_fields(self, data: dict[str, Any], model: Any, path: str) -> Any:
         fields = _fields(model)
-        checked = {}
-        for name, (kind, required) in fields.items():
+        values = {}
+        for name, (kind, is_required) in fields.items():
             before = len(self.problems)
             if name in data:
                 value = self.check(data[name], kind, join(path, name))
                 if len(self.problems) == before:
-                    checked[name] = value
-            elif required:
+                    values[name] = value
+            elif is_required:
                 self.problems.append(f"{join(path, name)}: missing")
         if is_typeddict(model):
-            return {**data, **checked}
+            return {**data, **values}
         for key in sorted(map(str, data.keys() - fields.keys())):
             self.problems.append(f"{join(path, key)}: {unknown_key(key, list(fields))}")
-        if any(required and name not in checked for name, (_, required) in fields.items()):
+        if any(is_required and name not in values for name, (_, is_required) in fields.items()):
             return None
         try:  # also if some values are wrong: it may refuse others
-            return model(**{name.lstrip("_"): value for name, value in checked.items()})
+            return model(**{name.lstrip("_"): value for name, value in values.items()})
         except Exception as error:
             self._add(error, path)
 
@@ -353,8 +353,8 @@ class Checker:
         else:
             message = reason(error)
             # of attrs' own validators, which name the field; others may say what they want
-            named = re.match(r"(?:Length of )?'(\w+)' must ", message)
-            self.problems.append(f"{join(path, named[1]) if named else path}: {message}")
+            field_name = re.match(r"(?:Length of )?'(\w+)' must ", message)
+            self.problems.append(f"{join(path, field_name[1]) if field_name else path}: {message}")
 
 
 @functools.cache

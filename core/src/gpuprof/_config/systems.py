@@ -80,10 +80,10 @@ def read(system: str, settings: Mapping[str, Any], readers: Readers) -> Translat
     Raises:
         ConfigError: with every invalid setting and its full path.
     """
-    found = _read(_reader(system, readers), settings)
-    if found.problems:
-        raise ConfigError(found.problems)
-    return found
+    translation = _read(_reader(system, readers), settings)
+    if translation.problems:
+        raise ConfigError(translation.problems)
+    return translation
 
 
 def recognised(settings: object, section: str, readers: Readers) -> str | None:
@@ -109,12 +109,12 @@ def recognised(settings: object, section: str, readers: Readers) -> str | None:
     parent, _, key = section.partition(".")
     for system in readers:
         reader = _reader(system, readers)
-        found = settings.keys() & set(reader.SIGNS)
+        signs = settings.keys() & set(reader.SIGNS)
         if section and section not in reader.PATHS:
             continue
         if section and not settings[parent].keys() - {key}:
-            found -= {parent}
-        if found:
+            signs -= {parent}
+        if signs:
             return system
     return None
 
@@ -160,18 +160,18 @@ def translate(
     if not isinstance(source, Mapping):
         raise ConfigError(f"configuration: {source!r} is not valid; expected a mapping")
     _check_system(system, source, readers)
-    theirs = [text for text in overrides if _is_read(text, reader.PATHS)]
-    rest = [text for text in overrides if text not in theirs]
-    ours = [text for text in rest if _is_ours(text, source)]
+    their_overrides = [text for text in overrides if _is_read(text, reader.PATHS)]
+    rest = [text for text in overrides if text not in their_overrides]
+    our_overrides = [text for text in rest if _is_ours(text, source)]
     problems = [
         problem
         for text in rest
-        if text not in ours
+        if text not in our_overrides
         for problem in _misspelt(text, reader.PATHS, source)
     ]
     if problems:
         raise ConfigError(problems)
-    return _read(reader, sources.with_overrides(source, theirs)), ours
+    return _read(reader, sources.with_overrides(source, their_overrides)), our_overrides
 
 
 def _check_system(system: str, source: Mapping[str, Any], readers: Readers) -> None:
@@ -205,8 +205,8 @@ def _is_ours(override: str, source: Mapping[str, Any]) -> bool:
     root, *below = sources.overridden(override)
     if root in source and root not in KEYS:
         return False
-    ours = [*KEYS, *FLAT_KEYS, *loading.known_sections()]
-    return root in ours or not (below or _close(root, ours) is None)
+    our_keys = [*KEYS, *FLAT_KEYS, *loading.known_sections()]
+    return root in our_keys or not (below or _close(root, our_keys) is None)
 
 
 def _misspelt(override: str, paths: Sequence[str], source: Mapping[str, Any]) -> Iterator[str]:
@@ -215,11 +215,11 @@ def _misspelt(override: str, paths: Sequence[str], source: Mapping[str, Any]) ->
     for place, key in enumerate(keys):
         parent = ".".join(keys[:place])
         inside = [path[len(parent) :].lstrip(".") for path in paths if path.startswith(parent)]
-        known = {path.partition(".")[0] for path in inside}
+        words = {path.partition(".")[0] for path in inside}
         path = f"{parent}.{key}".lstrip(".")
-        if key in known:
+        if key in words:
             continue
-        close = _close(key, [word for word in known if word], 0.85)
+        close = _close(key, [word for word in words if word], 0.85)
         if close is not None and not sources.has(source, path):
             yield f"{path}: unknown key; did you mean {close!r}?"
         return

@@ -49,15 +49,15 @@ def examine(
     if config is not DISABLED:
         return [*checks, Check("none records", True, "timing trees and ledgers, by no profiler")]
     trying("installed backends")
-    found = [
+    surveys = [
         plugin
         for plugin in installed.survey()
         if not plugin.is_plugin and (plugin.tool or plugin.missing or plugin.error)
     ]
     has_one = [
-        plugin.name for plugin in found if plugin.tool and plugin.name in loading.own_backends()
+        plugin.name for plugin in surveys if plugin.tool and plugin.name in loading.own_backends()
     ]
-    for plugin in found:
+    for plugin in surveys:
         if plugin.missing and has_one:
             # A machine has GPUs of one vendor.
             checks.append(
@@ -69,7 +69,7 @@ def examine(
             )
         else:
             checks += _backend(attrs.evolve(config, backend=plugin.name), limit, trying)
-    if not found:
+    if not surveys:
         checks.append(
             Check(
                 "backend",
@@ -78,7 +78,7 @@ def examine(
                 "to have a profiler's reports, install an extra of gpuprof, or another backend",
             )
         )
-    if any(plugin.missing for plugin in found) and not has_one:
+    if any(plugin.missing for plugin in surveys) and not has_one:
         checks.append(
             Check(
                 "without a profiler",
@@ -95,12 +95,12 @@ def _backend(config: Config, limit: float | None, trying: Trying) -> list[Check]
     try:
         checks.extend(_try_backend(config, limit, lambda what: trying(f"{name} {what}")))
     except Exception as error:  # a check of a third party's
-        theirs = name in {plugin.name for plugin in installed.survey()} and (
+        is_theirs = name in {plugin.name for plugin in installed.survey()} and (
             isinstance(error, PluginError) or not isinstance(error, GpuprofError)
         )
-        remedy = f"report it to the authors of {name}" if theirs else "fix the configuration"
-        said = f"{type(error).__name__}: {reason(error)}" if theirs else str(error)
-        checks.append(Check("backend", False, said, remedy))
+        remedy = f"report it to the authors of {name}" if is_theirs else "fix the configuration"
+        sentence = f"{type(error).__name__}: {reason(error)}" if is_theirs else str(error)
+        checks.append(Check("backend", False, sentence, remedy))
     return [
         attrs.evolve(check, name=f"{name} {check.name}", detail=" ".join(check.detail.split()))
         for check in checks
@@ -134,11 +134,11 @@ def _try_backend(config: Config, limit: float | None, trying: Trying) -> Iterato
                     "run gpuprof doctor on a node that has, or on all of them with --ray",
                 )
             # Workers with an unknown number of GPUs have one if this node does.
-            planned = planner.worker(
+            plan = planner.worker(
                 place.group, place.rank, has_gpu=place.gpus != 0 and has_gpu(), tool=tool
             )
-            if planned.profiled:
-                yield from _worker(planner, planned, tool, limit, trying)
+            if plan.profiled:
+                yield from _worker(planner, plan, tool, limit, trying)
 
 
 def _records(capability: contract.Capability, config: Config) -> Check:
@@ -156,24 +156,24 @@ def _records(capability: contract.Capability, config: Config) -> Check:
 
 def _worker(
     planner: Planner,
-    planned: PlannedWorker,
+    plan: PlannedWorker,
     tool: Tool | None,
     limit: float | None,
     trying: Trying,
 ) -> Iterator[Check]:
-    group = planned.worker.group
+    group = plan.worker.group
     if tool is not None:
         trying(f"options of group {group}")
         try:
-            planner.preflight(planned, tool)
+            planner.preflight(plan, tool)
         except GpuprofError as error:
             yield Check("options", False, str(error), f"change the options of group {group}")
         else:
             yield Check("options", True, f"accepted for group {group}")
-            if planned.wrapped:
+            if plan.wrapped:
                 trying(f"start-up of group {group}")
-                yield start_up.check(planner, planned, tool, limit)
+                yield start_up.check(planner, plan, tool, limit)
     if tool is not None:
         trying(f"further checks of group {group}")
-        for checks in planner.manager(group).hook.diagnose(worker=planned.worker, tool=tool):
+        for checks in planner.manager(group).hook.diagnose(worker=plan.worker, tool=tool):
             yield from checks

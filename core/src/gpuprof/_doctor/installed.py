@@ -40,19 +40,19 @@ class Survey:
 
 def survey() -> list[Survey]:
     """Import each installed backend and plugin separately, and look for its profiler."""
-    surveyed = [*_survey_group(BACKENDS), *_survey_group(PLUGINS)]
-    return sorted(surveyed, key=lambda plugin: (plugin.is_plugin, plugin.name))
+    surveys = [*_survey_group(BACKENDS), *_survey_group(PLUGINS)]
+    return sorted(surveys, key=lambda plugin: (plugin.is_plugin, plugin.name))
 
 
 def _survey_group(group: str) -> list[Survey]:
-    found = loading.catalogue(group)
-    owners = [(name, entry.dist) for name, entry in found.entries.items()]
-    surveyed = [
+    plugins = loading.catalogue(group)
+    owners = [(name, entry.dist) for name, entry in plugins.entries.items()]
+    surveys = [
         _survey_one(name, dist.name if dist else "", dist.version if dist else "", group)
         for name, dist in owners
     ]
-    for name, distributions in found.duplicates.items():
-        surveyed.append(
+    for name, distributions in plugins.duplicates.items():
+        surveys.append(
             Survey(
                 name,
                 ", ".join(distributions),
@@ -60,40 +60,40 @@ def _survey_group(group: str) -> list[Survey]:
                 error="installed twice; uninstall one of these distributions",
             )
         )
-    for name, distributions in found.reserved.items():
+    for name, distributions in plugins.reserved.items():
         problem = loading.reserved_problem(name, distributions)
-        surveyed.append(Survey(name, ", ".join(distributions), "", error=problem))
-    return [attrs.evolve(each, is_plugin=group == PLUGINS) for each in surveyed]
+        surveys.append(Survey(name, ", ".join(distributions), "", error=problem))
+    return [attrs.evolve(entry, is_plugin=group == PLUGINS) for entry in surveys]
 
 
 def _survey_one(name: str, distribution: str, version: str, group: str) -> Survey:
     try:
         plugin = loading.load(name, name, group)
         capability = contract.capability(plugin)
-        required = _required_options(plugin)
-        if required:
-            implemented = tuple(hook for hook in hookspecs.__all__ if contract.has(plugin, hook))
+        options = _required_options(plugin)
+        if options:
+            names = tuple(hook for hook in hookspecs.__all__ if contract.has(plugin, hook))
             return Survey(
                 name,
                 distribution,
                 version,
-                implemented,
+                names,
                 capability,
-                missing=f"not checked: it has required options: {', '.join(required)}",
+                missing=f"not checked: it has required options: {', '.join(options)}",
             )
         hooks = loading.manager(loading.make(name, plugin))
-        implemented = tuple(
+        names = tuple(
             hook for hook in hookspecs.__all__ if getattr(hooks.hook, hook).get_hookimpls()
         )
         tool = hooks.hook.probe()
         missing = (
             (hooks.hook.missing_tool() or "not found on this machine")
-            if tool is None and "probe" in implemented
+            if tool is None and "probe" in names
             else None
         )
     except Exception as error:
         return Survey(name, distribution, version, error=f"{type(error).__name__}: {error}")
-    return Survey(name, distribution, version, implemented, capability, tool, missing)
+    return Survey(name, distribution, version, names, capability, tool, missing)
 
 
 def _required_options(plugin: Any) -> list[str]:

@@ -42,11 +42,9 @@ def registration_limit() -> float | None:
     return float(os.environ.get(_RAY_VARIABLE, _RAY_LIMIT))
 
 
-def check(
-    planner: Planner, planned: PlannedWorker, tool: Tool | None, limit: float | None
-) -> Check:
+def check(planner: Planner, plan: PlannedWorker, tool: Tool | None, limit: float | None) -> Check:
     """Time the start of Python under the profiler, with Ray imported if installed."""
-    row = planner.row(planned, [sys.executable], tool)
+    row = planner.row(plan, [sys.executable], tool)
     timeout = limit or _DEFAULT_LIMIT
     remedy = f"use a lighter preset, or raise {_RAY_VARIABLE} for `ray start` on each node"
     with tempfile.TemporaryDirectory(prefix="gpuprof-start-") as scratch:
@@ -56,7 +54,7 @@ def check(
             file.write(_SCRIPT)
         program = [sys.executable, "-S", "-E", PROGRAM, script]
         environment = {**os.environ, VARIABLE: encode(row), "TMPDIR": scratch}
-        started = time.time()
+        beginning = time.time()
         try:
             output = _run(program, environment, timeout)
         except subprocess.TimeoutExpired:
@@ -77,7 +75,7 @@ def check(
             f"a test script under the profiler failed: {output.strip()[-300:]}",
             "run the command that `gpuprof plan --shell` prints",
         )
-    seconds = float(words[words.index("started") + 1]) - started
+    seconds = float(words[words.index("started") + 1]) - beginning
     for start in records.read_node(os.path.join(planner.output_dir, planner.run)).starts:
         if start.tool and start.tool["state"] == "unwrapped":
             return Check(

@@ -26,13 +26,13 @@ def can_start(command: Command) -> bool:
     return command.python and not any(_WITHOUT_PATH.fullmatch(flag) for flag in flags)
 
 
-def add(planned: PlannedWorker) -> PlannedWorker:
+def add(plan: PlannedWorker) -> PlannedWorker:
     """The worker with the folder on its path."""
-    given = planned.environment.get("PYTHONPATH")
-    inherited = os.environ.get("PYTHONPATH", "")
-    verbatim = planned.verbatim if given else (*planned.verbatim, "PYTHONPATH")
-    environment = {**planned.environment, "PYTHONPATH": path(given or inherited)}
-    return attrs.evolve(planned, environment=environment, verbatim=verbatim)
+    own_path = plan.environment.get("PYTHONPATH")
+    outer_path = os.environ.get("PYTHONPATH", "")
+    verbatim = plan.verbatim if own_path else (*plan.verbatim, "PYTHONPATH")
+    environment = {**plan.environment, "PYTHONPATH": path(own_path or outer_path)}
+    return attrs.evolve(plan, environment=environment, verbatim=verbatim)
 
 
 def path(rest: str) -> str:

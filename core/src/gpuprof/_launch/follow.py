@@ -36,8 +36,8 @@ def starts_ranks(words: Sequence[str]) -> bool:
     command = command_line.parse(words)
     if command.python and command.arguments[:1] == ("-m",):
         return command.arguments[1:2] != () and command.arguments[1] in _MODULES
-    named = [os.path.basename(words[0]), *words[1:]]
-    return any(named[: len(program)] == program for program in _PROGRAMS)
+    command_words = [os.path.basename(words[0]), *words[1:]]
+    return any(command_words[: len(program)] == program for program in _PROGRAMS)
 
 
 def become(words: Sequence[str], flags: Sequence[str]) -> NoReturn:

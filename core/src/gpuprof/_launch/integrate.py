@@ -44,8 +44,8 @@ def prepare(name: str, plugin: Framework) -> None:
         name: of the framework.
         plugin: of the framework.
     """
-    found = loading.catalogue(loading.FRAMEWORKS).entries
-    module = _IN_CORE.get(name) or found[name].value
+    frameworks = loading.catalogue(loading.FRAMEWORKS).entries
+    module = _IN_CORE.get(name) or frameworks[name].value
     paths = [_START, *filter(None, [os.environ.get("PYTHONPATH")])]
     variables = {VARIABLE: f"{plugin.PACKAGE}={module}"}
     os.environ.update({**variables, "PYTHONPATH": os.pathsep.join(paths)})

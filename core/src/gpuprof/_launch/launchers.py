@@ -57,8 +57,8 @@ def launched(environ: Mapping[str, str]) -> Launched:
     step = environ.get("SLURM_STEP_ID")  # a batch script has SLURM_PROCID too, but is not a rank
     slurm = f"slurm-{environ.get('SLURM_JOB_ID')}.{step}" if step else None
     if "TORCHELASTIC_RUN_ID" in environ:
-        given = environ["TORCHELASTIC_RUN_ID"]
-        run = f"torchrun-{given}" if given != "none" else slurm
+        own_id = environ["TORCHELASTIC_RUN_ID"]
+        run = f"torchrun-{own_id}" if own_id != "none" else slurm
         size = _number(environ, "WORLD_SIZE")
         on_node = _number(environ, "LOCAL_WORLD_SIZE")
         remedy = ", or give torchrun --rdzv-id"
@@ -107,9 +107,9 @@ def run_id(of: Launched, environ: Mapping[str, str]) -> str:
     Raises:
         ConfigError: there is no common id, or ``GPUPROF_RUN`` is not valid.
     """
-    given = given_run_id(environ)
-    if given is not None:
-        return given
+    user_id = given_run_id(environ)
+    if user_id is not None:
+        return user_id
     if of.run is not None:
         return re.sub(r"[^\w.@+-]", "-", of.run, flags=re.ASCII)
     if of.size == 1:
@@ -152,9 +152,9 @@ def _named_after(pid: int) -> str:
         for line in Path("/proc/stat").read_text().splitlines()
         if line.startswith("btime ")
     )
-    began = time.gmtime(boot + int(start) / os.sysconf("SC_CLK_TCK"))
+    moment = time.gmtime(boot + int(start) / os.sysconf("SC_CLK_TCK"))
     digest = hashlib.blake2b(f"{node_name()} {pid} {start}".encode(), digest_size=3).hexdigest()
-    return new_run_id(began, digest)
+    return new_run_id(moment, digest)
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:

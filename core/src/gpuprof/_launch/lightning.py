@@ -43,10 +43,10 @@ def _variables(launcher: Any) -> dict[str, str]:
     """What the other ranks of this node inherit."""
     from gpuprof._launch import at_start
 
-    given = os.environ.get(VARIABLE)
-    if given is None:
+    value = os.environ.get(VARIABLE)
+    if value is None:
         return {}
-    row = decode(given)
+    row = decode(value)
     if row["profiled"] or launcher.num_nodes > 1:
         say(
             "Lightning: only the first rank of a node is recorded; for all of them, type "

@@ -78,10 +78,10 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     run_id = launchers.run_id(of, os.environ)
     planner = Planner(config, run_id, config.working_dir)
     command = command_line.parse(words)
-    planned = _plan(planner, group, of.rank, command)
+    plan = _plan(planner, group, of.rank, command)
     directory = os.path.join(os.path.abspath(config.output_dir), run_id)
     try:
-        with _naming_the_rank(planned):
+        with _naming_the_rank(plan):
             with runs.beginning(config):
                 runs.join(directory, run_id, config, launchers.restarted(os.environ))
                 alive.record_rank(directory, group, of.rank, of.size)
@@ -91,76 +91,76 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
                     ThisNode(),
                     os.path.join(planner.output_dir, run_id),
                     directory,
-                    config.staged and planned.wrapped,
+                    config.staged and plan.wrapped,
                 )
-            tool = planner.check_tool() if planned.wrapped else None
+            tool = planner.check_tool() if plan.wrapped else None
             if tool is not None:
                 # Planned anew, now that the tool's place and release are known.
-                planned = _plan(planner, group, of.rank, command, tool)
-                planner.try_out(planned, tool)
+                plan = _plan(planner, group, of.rank, command, tool)
+                planner.try_out(plan, tool)
     except runs.NoPlace as error:
         if config.on_error == "raise":
             raise
         log().warning("%s; the job goes on without profiling", error)
         inherited.become(list(words))
-    if not planned.wrapped:
+    if not plan.wrapped:
         # nobody would bring its tree home
         planner = Planner(config, run_id, os.path.dirname(directory))
-    row = planner.row(planned, list(command.interpreter), tool)
+    row = planner.row(plan, list(command.interpreter), tool)
     row["library_steps"] = True
     if config.step_at is not None:
         row["step_at"] = _step_at(config, config.step_at, command)
     if orders is not None:
         row["orders"] = orders
     if of.rank == 0 and not matches(group, config.worker_groups):
-        said = f"not profiled: {planned.reason}; --group sets this process's group"
-        if of.launcher or not at_start.starts(planned.environment):
-            log().warning("%s: %s", planned.worker.name, said)
+        remark = f"not profiled: {plan.reason}; --group sets this process's group"
+        if of.launcher or not at_start.starts(plan.environment):
+            log().warning("%s: %s", plan.worker.name, remark)
         else:  # it may be a driver, whose actors are meant
-            row["unselected"] = said
-    if not planned.wrapped:
+            row["unselected"] = remark
+    if not plan.wrapped:
         row["print_tree"] = _prints_tree(config, of)
         os.environ[VARIABLE] = encode(row)
-        if at_start.starts(planned.environment):
-            os.environ["PYTHONPATH"] = str(planned.environment["PYTHONPATH"])
+        if at_start.starts(plan.environment):
+            os.environ["PYTHONPATH"] = str(plan.environment["PYTHONPATH"])
         inherited.become(list(words))
-    _announce(planned, planner)
+    _announce(plan, planner)
     inherited.heed_children()
     row["launch"]["apart"] = True  # a launcher's signals go to the whole process group
     front = os.getpid()
-    end_watch = watch(lambda: _finish_for(front, planner, planned, home))
+    end_watch = watch(lambda: _finish_for(front, planner, plan, home))
     if config.staged:
         row["home"] = os.path.dirname(directory)
         if config.collect_every is not None:
-            home.every(config.collect_every, lambda: [_read(planner, planned)])
+            home.every(config.collect_every, lambda: [_read(planner, plan)])
     code = run_shim(row, list(command.arguments))
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        record, problems = _finish(planner, planned, home)
+        record, problems = _finish(planner, plan, home)
         if not record.starts and "unwrapped" in row:  # its status file could not be written
-            unwrapped = tool_status("unwrapped", reason=row["unwrapped"])
-            record = attrs.evolve(record, starts=(Start(group, of.rank, "1", None, unwrapped),))
-        _report(record, home, problems, planned, planner, of, code)
+            status = tool_status("unwrapped", reason=row["unwrapped"])
+            record = attrs.evolve(record, starts=(Start(group, of.rank, "1", None, status),))
+        _report(record, home, problems, plan, planner, of, code)
     except KeyboardInterrupt:
         log().warning(
             "%s: interrupted before its reports were finished; they are in %s",
-            planned.worker.name,
+            plan.worker.name,
             planner.output_dir,
         )
     except Exception as error:  # the job's exit code is not ours to change
-        log().warning("%s: %s: %s", planned.worker.name, type(error).__name__, error)
+        log().warning("%s: %s: %s", plan.worker.name, type(error).__name__, error)
     alive.record_rank(directory, group, of.rank, of.size, over=True)
     end_watch()
     return code
 
 
 @contextmanager
-def _naming_the_rank(planned: PlannedWorker) -> Iterator[None]:
+def _naming_the_rank(plan: PlannedWorker) -> Iterator[None]:
     """Name the rank and the node in an error, as it may concern one of a hundred ranks."""
     try:
         yield
     except (ToolError, OutputError) as error:
-        raise type(error)(f"{planned.worker.name} on {node_name()}: {error}") from None
+        raise type(error)(f"{plan.worker.name} on {node_name()}: {error}") from None
 
 
 def sees_gpu(environ: Mapping[str, str]) -> bool:
@@ -170,8 +170,8 @@ def sees_gpu(environ: Mapping[str, str]) -> bool:
     False
     """
     variables = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-    hidden = any(environ.get(name, "0").strip() in _HIDDEN for name in variables)
-    return not hidden and node.has_gpu()
+    is_hidden = any(environ.get(name, "0").strip() in _HIDDEN for name in variables)
+    return not is_hidden and node.has_gpu()
 
 
 def _step_at(config: Config, name: str, command: Command) -> str:
@@ -206,10 +206,10 @@ def _defines(script: str, path: str) -> bool:
     return any(isinstance(n, kinds) and n.name == name for n in ast.walk(tree))
 
 
-def _how_to_use(planned: PlannedWorker) -> str:
+def _how_to_use(plan: PlannedWorker) -> str:
     what = (
         "`with gpuprof.timer('train'):` around the code to time"
-        if planned.worker.lifetime
+        if plan.worker.lifetime
         else "`with gpuprof.step(n):` around each step"
     )
     return f"add `import gpuprof`, and {what}"
@@ -219,52 +219,50 @@ def _plan(
     planner: Planner, group: str, rank: int, command: Command, tool: Tool | None = None
 ) -> PlannedWorker:
     has_gpu = sees_gpu(os.environ)
-    planned = planner.worker(
+    plan = planner.worker(
         group, rank, script=command.script, python=command.python, has_gpu=has_gpu, tool=tool
     )
-    if planned.profiled and not matches(node_name(), planner.config.selection(group).nodes):
+    if plan.profiled and not matches(node_name(), planner.config.selection(group).nodes):
         key = planner.config.source.key("nodes", group)
-        return PlannedWorker(planned.worker, False, f"{key} does not select {node_name()}")
-    if planned.profiled and not planned.command:
+        return PlannedWorker(plan.worker, False, f"{key} does not select {node_name()}")
+    if plan.profiled and not plan.command:
         # stay in front of it, for the receipt
-        planned = attrs.evolve(planned, command=(INTERPRETER,))
-    return at_start.add(planned) if at_start.can_start(command) else planned
+        plan = attrs.evolve(plan, command=(INTERPRETER,))
+    return at_start.add(plan) if at_start.can_start(command) else plan
 
 
-def _announce(planned: PlannedWorker, planner: Planner) -> None:
+def _announce(plan: PlannedWorker, planner: Planner) -> None:
     """Log the plan's notes, on the group's first rank only."""
-    ranks = planner.config.selection(planned.worker.group).ranks
-    if ranks is not None and ranks.up_to(1) == [planned.worker.rank]:
-        for note in planned.notes:
-            log().info("%s: %s", planned.worker.group, note)
+    ranks = planner.config.selection(plan.worker.group).ranks
+    if ranks is not None and ranks.up_to(1) == [plan.worker.rank]:
+        for note in plan.notes:
+            log().info("%s: %s", plan.worker.group, note)
 
 
-def _finish_for(front: int, planner: Planner, planned: PlannedWorker, home: Collection) -> None:
+def _finish_for(front: int, planner: Planner, plan: PlannedWorker, home: Collection) -> None:
     """Finish in the place of `front`, which was killed: end its command, and save the reports.
 
     A `front` that became the command has none to save.
     """
-    mine = [
-        start
-        for start in _read(planner, planned).starts
-        if start.tool and start.tool["shim"] == front
+    starts = [
+        start for start in _read(planner, plan).starts if start.tool and start.tool["shim"] == front
     ]
-    for start in mine:
+    for start in starts:
         if start.process is not None:
             with suppress(ProcessLookupError):
                 os.kill(start.process, signal.SIGKILL)
-    if mine:
-        _finish(planner, planned, home)
+    if starts:
+        _finish(planner, plan, home)
 
 
-def _read(planner: Planner, planned: PlannedWorker) -> NodeRecord:
+def _read(planner: Planner, plan: PlannedWorker) -> NodeRecord:
     return records.read_node(os.path.join(planner.output_dir, planner.run)).of(
-        planned.worker.group, planned.worker.rank
+        plan.worker.group, plan.worker.rank
     )
 
 
 def _finish(
-    planner: Planner, planned: PlannedWorker, home: Collection
+    planner: Planner, plan: PlannedWorker, home: Collection
 ) -> tuple[NodeRecord, list[str]]:
     """Wait for the profiler, name its files, and bring them home.
 
@@ -272,10 +270,10 @@ def _finish(
         What there is, and what went wrong on the way.
     """
     home.stop()
-    group, rank = planned.worker.group, planned.worker.rank
+    group, rank = plan.worker.group, plan.worker.rank
 
     def look(give_up: bool) -> NodeRecord:
-        return settle_node(planner, {(group, rank): planned}, give_up).of(group, rank)
+        return settle_node(planner, {(group, rank): plan}, give_up).of(group, rank)
 
     record = close.wait(
         look(False),
@@ -290,7 +288,7 @@ def _report(
     record: NodeRecord,
     home: Collection,
     problems: Sequence[str],
-    planned: PlannedWorker,
+    plan: PlannedWorker,
     planner: Planner,
     of: Launched,
     code: int,
@@ -299,7 +297,7 @@ def _report(
 
     A complete receipt takes one line, as many ranks print at once.
     """
-    worker = planned.worker
+    worker = plan.worker
     session = record.starts[-1].session if record.starts else None
     if session is not None and _prints_tree(planner.config, of):
         log().info("%s", printing.read_tree(session, worker.name).text())
@@ -311,11 +309,11 @@ def _report(
         problems = [*problems, f"{worker.name}: the command ended with exit code {code}"]
     receipt = close.make_receipt(
         planner,
-        [planned],
+        [plan],
         [record],
         home,
         problems,
-        explain=lambda row: _explain(row, record, planner, planned),
+        explain=lambda row: _explain(row, record, planner, plan),
     )
     if receipt.complete and not receipt.faults:
         log().info(
@@ -332,16 +330,16 @@ def _prints_tree(config: Config, of: Launched) -> bool:
 
 
 def _explain(
-    row: ReceiptRow, record: NodeRecord, planner: Planner, planned: PlannedWorker
+    row: ReceiptRow, record: NodeRecord, planner: Planner, plan: PlannedWorker
 ) -> ReceiptRow:
     """Explain a window that was never opened: the program's last step, or what it lacks."""
     session = record.starts[-1].session if record.starts else None
     if row.cause is Reason.NEVER_OPENED and (session is None or session["step"] is None):
-        return row.add_detail(f"no step has ended; {_how_to_use(planned)}")
+        return row.add_detail(f"no step has ended; {_how_to_use(plan)}")
     if row.cause is Reason.NEVER_OPENED:
         return row.add_detail(how_far(session["step"] if session else None))
     if row.cause is Reason.NEVER_USED and any(".child-" in name for name in record.sizes):
         return row.add_detail("its child processes did: put gpuprof run in front of them")
     if row.cause is Reason.NEVER_USED and planner.capability == "in_process":
-        return row.add_detail(_how_to_use(planned))
+        return row.add_detail(_how_to_use(plan))
     return row

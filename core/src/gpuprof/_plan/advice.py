@@ -25,13 +25,13 @@ def advice(
     config: Config,
     places: Sequence[Place],
     rows: Sequence[PlannedWorker],
-    told: bool,
+    are_given: bool,
     launcher: str | None = None,
 ) -> list[str]:
     """Notes for the user, the most important first.
 
     Args:
-        told: whether the user named the workers; otherwise the configuration did.
+        are_given: whether the user named the workers; otherwise the configuration did.
         launcher: what starts them: ``run`` or ``ray``; ``None``: not said.
     """
     if not config.enabled:
@@ -40,7 +40,7 @@ def advice(
     return [
         *config.source.notes,
         *_nobody(config, groups),
-        *_unmatched(config, groups, told),
+        *_unmatched(config, groups, are_given),
         *_channels(config, groups),
         *_no_rank(config, groups, rows),
         *_guessed(places, rows, launcher),
@@ -59,8 +59,8 @@ def oversights(config: Config, rows: Sequence[PlannedWorker]) -> list[str]:
     if not config.enabled:
         return []
     groups = list(dict.fromkeys(row.worker.group for row in rows))
-    meant = [group for group in groups if not _none_is_meant(config.selection(group))]
-    return [*_unmatched(config, groups, True), *_no_rank(config, meant, rows)]
+    wanted_groups = [group for group in groups if not _none_is_meant(config.selection(group))]
+    return [*_unmatched(config, groups, True), *_no_rank(config, wanted_groups, rows)]
 
 
 def _none_is_meant(selection: Selection) -> bool:
@@ -77,7 +77,7 @@ def _nobody(config: Config, groups: list[str]) -> Iterator[str]:
         )
 
 
-def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
+def _unmatched(config: Config, groups: list[str], are_given: bool) -> Iterator[str]:
     if not config.worker_groups:
         what = "not set" if config.worker_groups is None else "selects no group"
         run = (
@@ -89,13 +89,17 @@ def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
             f"{'recorded' if config.backend == 'none' else 'profiled'}; name groups, or all"
             + ("" if config.source.workers else run)
         )
-    theirs = [group for group in groups if group in config.source.workers]
+    system_groups = [group for group in groups if group in config.source.workers]
     keys = [("worker_groups", pattern) for pattern in config.worker_groups or ()]
-    overrides = [("groups", each) for each in config.groups if each not in _renaming(config)]
+    overrides = [
+        ("groups", key_of_group)
+        for key_of_group in config.groups
+        if key_of_group not in _renaming(config)
+    ]
     for key, pattern in [*keys, *overrides]:
         if pattern in config.source.workers:
             continue  # a known group of the system, whether this job has it or not
-        if not told and not config.source.complete:
+        if not are_given and not config.source.complete:
             if not any(matches(group, (pattern,)) for group in groups):
                 yield (
                     f"{config.where(key)}: gpuprof knows no group for {pattern!r}; to check it, "
@@ -103,14 +107,14 @@ def _unmatched(config: Config, groups: list[str], told: bool) -> Iterator[str]:
                 )
             continue
         # A name found only in the configuration is the user's own group, or a misspelt one.
-        own = not told and bool(theirs) and pattern in groups
-        known = theirs if own else groups
-        if not known or any(matches(group, (pattern,)) for group in known):
+        own = not are_given and bool(system_groups) and pattern in groups
+        candidates = system_groups if own else groups
+        if not candidates or any(matches(group, (pattern,)) for group in candidates):
             continue
         cutoff = _MISSPELT if own else 0.5
-        nearest = _nearest(pattern, known, cutoff)
+        nearest = _nearest(pattern, candidates, cutoff)
         if nearest or not own:
-            yield f"{config.where(key)}: {_matches_none(pattern, known, nearest)}"
+            yield f"{config.where(key)}: {_matches_none(pattern, candidates, nearest)}"
 
 
 def unmatched_names(config: Config, names: Sequence[str]) -> list[str]:
@@ -163,9 +167,9 @@ def _no_rank(config: Config, groups: list[str], rows: Sequence[PlannedWorker]) -
     if config.backend == "none":  # nobody is profiled, and that is meant
         return
     for group in groups:
-        mine = [row for row in rows if row.worker.group == group]
-        if matches(group, config.worker_groups) and not any(row.profiled for row in mine):
-            yield f"{group}: selected, but none of its ranks is profiled: {mine[0].reason}"
+        rows_of_group = [row for row in rows if row.worker.group == group]
+        if matches(group, config.worker_groups) and not any(row.profiled for row in rows_of_group):
+            yield f"{group}: selected, but none of its ranks is profiled: {rows_of_group[0].reason}"
 
 
 def _guessed(

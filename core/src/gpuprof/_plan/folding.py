@@ -43,12 +43,12 @@ class Fold:
             return False
         rank, of_first = str(row.worker.rank), str(self.first.worker.rank)
         varying = dict(self.varying)
-        for position, (mine, its) in enumerate(zip(self.tokens, tokens, strict=True)):
-            if (mine, its) == (of_first, rank) and (mine != its or position in varying):
+        for position, (token, other) in enumerate(zip(self.tokens, tokens, strict=True)):
+            if (token, other) == (of_first, rank) and (token != other or position in varying):
                 varying[position] = RANK
-            elif mine == its and varying.get(position) != RANK:
+            elif token == other and varying.get(position) != RANK:
                 continue
-            elif re.fullmatch(_DIGEST, mine) and re.fullmatch(_DIGEST, its):
+            elif re.fullmatch(_DIGEST, token) and re.fullmatch(_DIGEST, other):
                 varying[position] = _DIFFERENT
             else:
                 return False
@@ -101,9 +101,9 @@ def fold(rows: Iterable[PlannedWorker]) -> list[Fold]:
         )  # fmt: skip
         candidates = alike.setdefault(about, [])
         if not any(candidate.add(row) for candidate in candidates):
-            made = Fold(row, {worker.group: [worker.rank]}, _tokens(row))
-            candidates.append(made)
-            folds.append(made)
+            new_fold = Fold(row, {worker.group: [worker.rank]}, _tokens(row))
+            candidates.append(new_fold)
+            folds.append(new_fold)
     return folds
 
 
@@ -125,9 +125,9 @@ def _tokens(row: PlannedWorker) -> list[str]:
     parts: list[str] = []
     text = _END.join([reason, *texts])
     end = 0
-    for found in _TOKEN.finditer(text):
-        parts += [text[end : found.start()], found[0]]
-        end = found.end()
+    for match in _TOKEN.finditer(text):
+        parts += [text[end : match.start()], match[0]]
+        end = match.end()
     return [*parts, text[end:]]
 
 

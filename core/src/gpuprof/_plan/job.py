@@ -57,17 +57,17 @@ class Plan:
             width: of the screen; ``None``: the terminal's.
         """
         folds = fold(self.rows)
-        lines = [each.row.text(each.name, width, short=True) for each in folds]
+        lines = [workers.row.text(workers.name, width, short=True) for workers in folds]
         lines.append(labelled("", self._total, width))
         if any(DIRECTORY in line for line in lines):
             lines.append(labelled("", f"{DIRECTORY} is {self.rows[0].worker.directory}", width))
         notes: dict[str, list[str]] = {}
-        profiled = [each for each in folds if each.first.profiled]
-        for each in profiled:
-            for note in each.first.notes:
-                notes.setdefault(note, []).append(each.name)
+        folds_with_reports = [workers for workers in folds if workers.first.profiled]
+        for workers in folds_with_reports:
+            for note in workers.first.notes:
+                notes.setdefault(note, []).append(workers.name)
         for note, names in notes.items():
-            whose = f"{', '.join(names)}: " if len(names) < len(profiled) else ""
+            whose = f"{', '.join(names)}: " if len(names) < len(folds_with_reports) else ""
             lines.append(labelled("note: ", whose + note, width))
         return "\n".join([*lines, *self._warnings(width)])
 
@@ -82,7 +82,7 @@ class Plan:
     @property
     def _total(self) -> str:
         """How many workers are profiled, and how many reports are expected."""
-        profiled = sum(row.profiled for row in self.rows)
+        count = sum(row.profiled for row in self.rows)
         files = sum(len(row.distinct_files) for row in self.rows)
         reports = f"{files} report{'' if files == 1 else 's'}"
         scopes = (
@@ -91,7 +91,7 @@ class Plan:
             else ""
         )
         return (
-            f"{profiled} of {len(self.rows)} workers profiled with {self.backend}, {reports} "
+            f"{count} of {len(self.rows)} workers profiled with {self.backend}, {reports} "
             f"expected{scopes}"
         )
 
@@ -200,9 +200,9 @@ def ask_tool(config: Config, places: Sequence[Place] | None = None) -> Asked:
     for place in kinds:
         has_gpu = place.gpus is None or place.gpus > 0
         try:
-            planned = planner.worker(place.group, place.rank, has_gpu=has_gpu, tool=tool)
-            if planned.profiled:
-                planner.preflight(planned, tool, start=False)
+            plan = planner.worker(place.group, place.rank, has_gpu=has_gpu, tool=tool)
+            if plan.profiled:
+                planner.preflight(plan, tool, start=False)
         except GpuprofError as error:
             refusals.append(str(error))
     return Asked(tuple(dict.fromkeys(refusals)))
@@ -217,8 +217,8 @@ def one_of_a_kind(config: Config, places: Sequence[Place] | None = None) -> list
     kinds: dict[tuple[str, bool, bool], Place] = {}
     for place in known(config, with_wildcards=True) if places is None else places:
         own = matches(place.group, tuple(config.groups))
-        selected = places is None or matches(place.group, config.worker_groups)
-        kinds.setdefault((place.group if own else "", place.gpus != 0, selected), place)
+        is_selected = places is None or matches(place.group, config.worker_groups)
+        kinds.setdefault((place.group if own else "", place.gpus != 0, is_selected), place)
     return list(kinds.values())
 
 
@@ -228,21 +228,21 @@ def known(config: Config, with_wildcards: bool = False) -> list[Place]:
     Args:
         with_wildcards: also a worker for each wildcard.
     """
-    theirs = config.source.workers
+    system_groups = config.source.workers
     groups: dict[str, float | None] = {
-        name: group["gpus"] for name, group in theirs.items() if not group.get("alias")
+        name: group["gpus"] for name, group in system_groups.items() if not group.get("alias")
     }
     for name in [*(config.worker_groups or ()), *config.groups]:
         wildcard = name.lower() == "all" or any(letter in name for letter in "*?[")
         if wildcard and with_wildcards:
             groups[re.sub(r"[*?]|\[.*?\]", "", name) or "Worker"] = None
-        elif not wildcard and name.lower() not in map(str.lower, [*groups, *theirs]):
+        elif not wildcard and name.lower() not in map(str.lower, [*groups, *system_groups]):
             groups[name] = None
     places = []
     for name, gpus in groups.items():
         ranks = config.selection(name).ranks
-        shown = [0] if not ranks or ranks == ALL_RANKS else ranks.up_to(_SHOWN_RANKS)
-        places += [Place(name, rank, None, gpus) for rank in shown or [0]]
+        few_ranks = [0] if not ranks or ranks == ALL_RANKS else ranks.up_to(_SHOWN_RANKS)
+        places += [Place(name, rank, None, gpus) for rank in few_ranks or [0]]
     return places
 
 

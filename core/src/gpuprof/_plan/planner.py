@@ -121,7 +121,7 @@ class Planner:
             )
         return tool  # type: ignore[no-any-return]
 
-    def preflight(self, planned: PlannedWorker, tool: Tool, start: bool = True) -> None:
+    def preflight(self, plan: PlannedWorker, tool: Tool, start: bool = True) -> None:
         """Try the profiler on this machine with the options that a worker will have.
 
         Args:
@@ -131,11 +131,9 @@ class Planner:
             ToolError: the profiler failed; the message quotes its output. Or it cannot be tried:
                 there is no temporary directory, as on a full disk.
         """
-        group = planned.worker.group
+        group = plan.worker.group
         try:
-            checks = self.manager(group).hook.preflight(
-                worker=planned.worker, tool=tool, start=start
-            )
+            checks = self.manager(group).hook.preflight(worker=plan.worker, tool=tool, start=start)
         except OSError as error:
             raise ToolError(f"{tool.path} cannot be tried on this machine: {error}") from None
         refusal = next((check for check in checks or () if not check.ok), None)
@@ -146,7 +144,7 @@ class Planner:
                 f"{key}: {tool.path}{version} says, for group {group}: {refusal.detail}"
             )
 
-    def try_out(self, planned: PlannedWorker, tool: Tool) -> None:
+    def try_out(self, plan: PlannedWorker, tool: Tool) -> None:
         """`preflight` of a job that is about to start.
 
         A full temporary directory does not keep the job from starting: its workers run without the
@@ -156,7 +154,7 @@ class Planner:
             ToolError: as `preflight`.
         """
         if self.config.on_error == "raise" or not is_full(os.environ.get("TMPDIR") or "/tmp"):
-            self.preflight(planned, tool)
+            self.preflight(plan, tool)
 
     def worker(
         self,
@@ -228,8 +226,8 @@ class Planner:
         )
         tool = tool or LATE_TOOL
         try:
-            unwrapped = Command(interpreter, (), script, _KEEP if script else (), python)
-            command = hook.render_command(worker=worker, command=unwrapped, tool=tool)
+            bare_command = Command(interpreter, (), script, _KEEP if script else (), python)
+            command = hook.render_command(worker=worker, command=bare_command, tool=tool)
             environment = self._variables(hooks, worker, tool)
         except ConfigError as error:
             # A backend does not know the full paths of gpuprof's keys in a larger configuration.
@@ -246,10 +244,10 @@ class Planner:
             own = getattr(config.options(group, self._parts[0].Options), "env", None)
         notes = [note for notes in hook.plan_notes(worker=worker, tool=tool) for note in notes]
         if self.capability == "env_only":
-            unlimited = "" if worker.lifetime else "; steps do not limit what it records"
+            remark = "" if worker.lifetime else "; steps do not limit what it records"
             notes.append(
                 f"{config.backend} only sets variables, which act for the worker's whole life"
-                + unlimited
+                + remark
             )
         if contract.starts_in_thread(self._parts[0]) and not worker.lifetime:
             notes.append(
@@ -329,23 +327,23 @@ class Planner:
         Raises:
             PluginError: two of them set one variable to different values.
         """
-        made: dict[str, str | None] = {}
+        variables: dict[str, str | None] = {}
         owners: dict[str, str] = {}
         for name, inject in hooks.each("inject_env", worker=worker, tool=tool):
             owner = self.config.backend if name == "backend" else name
-            for variable, value in (item for found in inject() for item in found.items()):
-                if made.setdefault(variable, value) != value:
+            for variable, value in (item for values in inject() for item in values.items()):
+                if variables.setdefault(variable, value) != value:
                     raise PluginError(
                         name,
                         f"{self.config.where('plugins')}: {owners[variable]!r} and {owner!r} set "
                         f"the variable {variable} to different values; use only one of them",
                     )
                 owners.setdefault(variable, owner)
-        return made
+        return variables
 
-    def row(self, planned: PlannedWorker, interpreter: list[str], tool: Tool | None) -> Row:
+    def row(self, plan: PlannedWorker, interpreter: list[str], tool: Tool | None) -> Row:
         """The worker's row: what the worker and its shim read from `GPUPROF_WORKER`."""
-        worker = planned.worker
+        worker = plan.worker
         row: Row = {
             "version": VERSION,
             "run": worker.run,
@@ -353,7 +351,7 @@ class Planner:
             "rank": worker.rank,
             "output_dir": self.output_dir,
             "has_gpu": worker.has_gpu,
-            "profiled": planned.profiled,
+            "profiled": plan.profiled,
             "windows": [attrs.astuple(window) for window in worker.windows],
             "discrete": worker.discrete,
             "file_name": worker.file_name,
@@ -364,43 +362,43 @@ class Planner:
             row["ledger"] = ledger_limits(self.config)
             if self.config.instruments:
                 row["instruments"] = list(self.config.instruments)
-            if self.library_steps and not planned.profiled:  # the driver's steps open windows
+            if self.library_steps and not plan.profiled:  # the driver's steps open windows
                 row["library_steps"] = True
                 if self.config.step_at is not None:
                     row["step_at"] = self.config.step_at
-        captured = self.captured_steps(worker.group)
+        steps = self.captured_steps(worker.group)
         own = [(window.start, window.stop) for window in worker.windows]
         # left out if they tell nothing new: the row travels in a variable, whose length is limited
-        if list(captured) != own:
-            row["captured_steps"] = list(captured)
+        if list(steps) != own:
+            row["captured_steps"] = list(steps)
         selection = self.config.selection(worker.group)
         ranks = selection.finish_ranks
         if selection.finish_command is not None and (
-            planned.profiled if ranks is None else worker.rank in ranks
+            plan.profiled if ranks is None else worker.rank in ranks
         ):
             row["finish_command"] = selection.finish_command
-        if planned.profiled:
+        if plan.profiled:
             backend, _ = self._parts
             row["backend"] = self.config.backend
             options = attrs.asdict(self.config.options(worker.group, backend.Options))
             row["options"] = without_secrets(options, self.config.backend)
             row["plugins"] = list(self.config.plugins)
-            made = self._plugin_options(worker.group)
-            if made:
+            plugin_options = self._plugin_options(worker.group)
+            if plugin_options:
                 row["plugin_options"] = {
                     name: without_secrets(attrs.asdict(options), name)
-                    for name, options in made.items()
+                    for name, options in plugin_options.items()
                 }
             row["on_error"] = self.config.on_error
             row["discrete_labels"] = list(selection.discrete_labels)
             row["max_windows"] = selection.most_windows
             row["continuous"] = selection.continuous
             row["nodes"] = list(selection.nodes or ())
-        if planned.wrapped:
+        if plan.wrapped:
             row["launch"] = {
-                "command": list(planned.command),
-                "environment": dict(planned.environment),
-                "verbatim": list(planned.verbatim),
+                "command": list(plan.command),
+                "environment": dict(plan.environment),
+                "verbatim": list(plan.verbatim),
                 "interpreter": interpreter,
                 "tool": (tool or LATE_TOOL).path,
                 "tool_version": (tool or LATE_TOOL).version,
@@ -436,13 +434,13 @@ def _selection_notes(config: Config, group: str, selection: Selection) -> Iterat
                 "stays a window of its own, and its file is named after all the joined steps"
             )
     default = Selection()
-    for key, needed in (
+    for key, other_key in (
         ("discrete_labels", "discrete"),
         ("max_windows", "discrete"),
         ("finish_ranks", "finish_command"),
     ):
-        if getattr(selection, key) != getattr(default, key) and not getattr(selection, needed):
-            yield f"{config.where_of(key, group)}: no effect without {needed}"
+        if getattr(selection, key) != getattr(default, key) and not getattr(selection, other_key):
+            yield f"{config.where_of(key, group)}: no effect without {other_key}"
 
 
 def ledger_limits(config: Config) -> LedgerLimits:
@@ -472,11 +470,11 @@ def common_tool(tools: Sequence[Tool]) -> Tool:
 def _load_parts(
     backend: str, plugins: tuple[str, ...], path: str
 ) -> tuple[Any, list[tuple[str, Any]]]:
-    loaded = [
+    plugin_objects = [
         (name, loading.load(name, join(join(path, "plugins"), position), PLUGINS))
         for position, name in enumerate(plugins)
     ]
-    return loading.load_backend(backend, join(path, "backend")), loaded
+    return loading.load_backend(backend, join(path, "backend")), plugin_objects
 
 
 def _listed(*keys: str) -> str:

@@ -94,8 +94,8 @@ class PlannedWorker:
             width: of the screen; ``None``: the terminal's.
             short: leave out the notes, all files but the first, and most of many windows.
         """
-        profiled = "profiled" if self.profiled else "not profiled"
-        lines = [("", f"{name}: {profiled}: {self.reason}")]
+        state = "profiled" if self.profiled else "not profiled"
+        lines = [("", f"{name}: {state}: {self.reason}")]
         if self.command:
             lines.append(("command", shlex.join(self.command)))
         lines += [
@@ -107,8 +107,8 @@ class PlannedWorker:
             if short and len(labels) > _FEW:
                 labels = [*labels[: _FEW - 2], "…", f"{labels[-1]} ({len(labels)} windows)"]
             windows = ", ".join(labels) or "on gpuprof capture"
-            each = ", one window per outermost scope" if self.worker.discrete else ""
-            lines.append(("windows", windows + each))
+            rule = ", one window per outermost scope" if self.worker.discrete else ""
+            lines.append(("windows", windows + rule))
         files = self.distinct_files
         if short and len(files) > 1:
             files = [f"{files[0]} and {len(files) - 1} more"]

@@ -33,13 +33,13 @@ def read(report: Path, reader: Reader) -> list[RangeTimes] | None:
         GpuprofError: the backend cannot read the report.
     """
     try:
-        cached = directory() / f"{_digest(report)}-{reader.identity}.json"
+        cache_file = directory() / f"{_digest(report)}-{reader.identity}.json"
     except (OSError, UnsafeFile):  # such as a link: it is the backend that has to read it
         return reader.read(path=str(report))
     # missing, or not what this release writes
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
-        entries = json.loads(cached.read_bytes())
-        os.utime(cached)
+        entries = json.loads(cache_file.read_bytes())
+        os.utime(cache_file)
         return [RangeTimes(**{**entry, "parents": tuple(entry["parents"])}) for entry in entries]
     before = _state(report)
     ranges = reader.read(path=str(report))
@@ -47,8 +47,8 @@ def read(report: Path, reader: Reader) -> list[RangeTimes] | None:
         return ranges
     if sum(len(times.durations) for times in ranges) <= _MOST:
         with contextlib.suppress(OSError):  # such as a full disk
-            cached.parent.mkdir(0o700, parents=True, exist_ok=True)
-            with replacing(cached, 0o600) as file:
+            cache_file.parent.mkdir(0o700, parents=True, exist_ok=True)
+            with replacing(cache_file, 0o600) as file:
                 file.write(json.dumps([attrs.asdict(times) for times in ranges]).encode())
             remove(_KEPT)
     return ranges
@@ -69,13 +69,13 @@ def remove(unused: float = 0.0) -> int:
     Raises:
         OSError: one cannot be removed.
     """
-    freed = 0
+    total = 0
     for file in directory().glob("*.json"):
         status = file.stat()
         if status.st_mtime <= time.time() - unused:
             file.unlink()
-            freed += status.st_size
-    return freed
+            total += status.st_size
+    return total
 
 
 def _digest(report: Path) -> str:

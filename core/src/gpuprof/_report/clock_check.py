@@ -50,9 +50,9 @@ def clock_shift(tracks: Iterable[RecordedTrack], ledger: Ledger, zero: int) -> i
         for name, start, end in track.spans:
             if len(ranges[name]) < _MOST:
                 ranges[name].append((start + zero - ledger.offset, end - start))
-        for name, found in ranges.items():
+        for name, times in ranges.items():
             scopes = spans[np.isin(spans["place"], places.get(name, []))]
-            shifts.append(_shifts(np.array(found), scopes["start"], scopes["end"]))
+            shifts.append(_shifts(np.array(times), scopes["start"], scopes["end"]))
     return _most_common(np.sort(np.concatenate(shifts)))
 
 
@@ -64,8 +64,8 @@ def _shifts(
     starts, ends = starts[near], ends[near]
     shifts = starts[None, :] - ranges[:, :1]
     unlike = np.abs(ends[None, :] - starts[None, :] - ranges[:, 1:])
-    found: NDArray[np.int64] = shifts[(unlike <= _ALIKE) & (np.abs(shifts) <= _FAR)]
-    return found
+    agreeing: NDArray[np.int64] = shifts[(unlike <= _ALIKE) & (np.abs(shifts) <= _FAR)]
+    return agreeing
 
 
 def _most_common(shifts: NDArray[np.int64]) -> int | None:

@@ -57,9 +57,9 @@ def rows(run: Run, step: int, path: Sequence[Stretch]) -> list[Row]:
         path: its critical path.
     """
     begin, end = run.steps[step].start, run.steps[step].end
-    shown = _shown(run, step, path)
-    most = max(_FEWEST_SPANS, MOST_SPANS // max(1, len(shown)))
-    return [row for process in shown for row in _rows(run, process, begin, end, most)]
+    processes = _shown(run, step, path)
+    most = max(_FEWEST_SPANS, MOST_SPANS // max(1, len(processes)))
+    return [row for process in processes for row in _rows(run, process, begin, end, most)]
 
 
 def _shown(run: Run, step: int, path: Sequence[Stretch]) -> list[Process]:
@@ -69,15 +69,15 @@ def _shown(run: Run, step: int, path: Sequence[Stretch]) -> list[Process]:
         on_path: dict[int, int] = {}
         for part in path:
             on_path[part.process] = on_path.get(part.process, 0) + part.duration
-        wanted = dict.fromkeys(order[:1] if run.driver is not None else [])
-        wanted.update(dict.fromkeys(sorted(on_path, key=lambda number: -on_path[number])))
-        for_each = max(2, (MOST_ROWS - len(wanted)) // max(1, len(run.groups)))
+        preferred = dict.fromkeys(order[:1] if run.driver is not None else [])
+        preferred.update(dict.fromkeys(sorted(on_path, key=lambda number: -on_path[number])))
+        for_each = max(2, (MOST_ROWS - len(preferred)) // max(1, len(run.groups)))
         for members in run.groups.values():
-            ranked = np.argsort(-run.work(members)[step], kind="stable").tolist()
-            ends = [*ranked[: (for_each + 1) // 2], *ranked[len(ranked) - for_each // 2 :]]
-            wanted.update(dict.fromkeys(members[position].number for position in ends))
-        kept = set(list(wanted)[:MOST_ROWS])
-        order = [number for number in order if number in kept]
+            by_work = np.argsort(-run.work(members)[step], kind="stable").tolist()
+            ends = [*by_work[: (for_each + 1) // 2], *by_work[len(by_work) - for_each // 2 :]]
+            preferred.update(dict.fromkeys(members[position].number for position in ends))
+        numbers = set(list(preferred)[:MOST_ROWS])
+        order = [number for number in order if number in numbers]
         order.sort(key=lambda number: number not in on_path)
     return [run.processes[number] for number in order]
 
@@ -92,47 +92,47 @@ def _rows(run: Run, process: Process, begin: int, end: int, most: int) -> list[R
         return [Row(process.number, "", [], [], 0)]
     depths = np.array([place.depth for place in run.places] or [0], np.int64)
     times = np.concatenate([spans["end"] - spans["start"], folds["busy"]])
-    covered = np.bincount(tracks, times)
-    ranked = sorted(np.unique(tracks).tolist(), key=lambda track: -covered[track])
+    durations = np.bincount(tracks, times)
+    by_duration = sorted(np.unique(tracks).tolist(), key=lambda track: -durations[track])
     least = _LEAST_TRACK * (end - begin)
-    found = ranked[:1]
-    found += [track for track in ranked[1:_MOST_TRACKS] if covered[track] >= least]
-    made = []
-    most = max(_FEWEST_SPANS, most // len(found))
-    hidden = int(np.isin(tracks, ranked[len(found) :]).sum())
-    for track in found:
+    busiest = by_duration[:1]
+    busiest += [track for track in by_duration[1:_MOST_TRACKS] if durations[track] >= least]
+    rows = []
+    most = max(_FEWEST_SPANS, most // len(busiest))
+    omissions = int(np.isin(tracks, by_duration[len(busiest) :]).sum())
+    for track in busiest:
         own = np.sort(spans[spans["track"] == track], order=["start", "place"])
-        mine = _cut(process, depths, own, low, high)
+        cut_spans = _cut(process, depths, own, low, high)
         sums = np.sort(folds[folds["track"] == track], order="start")
-        folded = _cut(process, depths, sums, low, high)
-        lengths = np.concatenate([mine[3], folded[3]])
+        cut_folds = _cut(process, depths, sums, low, high)
+        lengths = np.concatenate([cut_spans[3], cut_folds[3]])
         both = np.sort(np.argsort(-lengths, kind="stable")[:most])
-        kept, longest = both[both < len(own)], both[both >= len(own)] - len(own)
-        made.append(
+        span_rows, fold_rows = both[both < len(own)], both[both >= len(own)] - len(own)
+        rows.append(
             Row(
                 process.number,
-                ledger.tracks[track].name if len(found) > 1 else "",
-                list(zip(*(column[kept].tolist() for column in mine), strict=True)),
+                ledger.tracks[track].name if len(busiest) > 1 else "",
+                list(zip(*(column[span_rows].tolist() for column in cut_spans), strict=True)),
                 list(
                     zip(
-                        *(column[longest].tolist() for column in folded),
-                        sums["count"][longest].tolist(),
-                        sums["busy"][longest].tolist(),
+                        *(column[fold_rows].tolist() for column in cut_folds),
+                        sums["count"][fold_rows].tolist(),
+                        sums["busy"][fold_rows].tolist(),
                         strict=True,
                     )
                 ),
-                len(mine[0]) + len(sums) - len(kept) - len(longest) + hidden,
+                len(cut_spans[0]) + len(sums) - len(span_rows) - len(fold_rows) + omissions,
             )
         )
-        hidden = 0
-    return made
+        omissions = 0
+    return rows
 
 
 def _cut(
-    process: Process, depths: Integers, found: NDArray[np.void], low: int, high: int
+    process: Process, depths: Integers, records: NDArray[np.void], low: int, high: int
 ) -> tuple[Integers, Integers, Integers, Integers]:
     """Place, depth, start and length of spans or folds."""
-    place = process.places[found["place"]]
-    start = np.maximum(found["start"], low) - low
-    length = np.minimum(found["end"], high) - low - start
+    place = process.places[records["place"]]
+    start = np.maximum(records["start"], low) - low
+    length = np.minimum(records["end"], high) - low - start
     return place, depths[place], start, length

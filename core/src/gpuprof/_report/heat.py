@@ -61,12 +61,12 @@ class HeatMap:
 
 def heat_maps(run: Run) -> list[HeatMap]:
     """A map for each group of at least two workers. Of the steps that count, the mean."""
-    made = []
+    maps = []
     for group in run.groups:
         members = by_name(run.groups[group])
         if len(members) > 1 and run.usual:
-            made.append(_heat_map(run, group, list(members)))
-    return made
+            maps.append(_heat_map(run, group, list(members)))
+    return maps
 
 
 def _heat_map(run: Run, group: str, names: list[str]) -> HeatMap:
@@ -74,25 +74,25 @@ def _heat_map(run: Run, group: str, names: list[str]) -> HeatMap:
     step = float(np.median([run.steps[at].duration for at in run.usual])) / 1e9
     flat = [process for rank in ranks for process in rank]
     bounds = np.cumsum([0, *(len(rank) for rank in ranks)])[:-1]
-    there = np.unique(run.sums["place"][np.isin(run.sums["process"], [p.number for p in flat])])
+    places = np.unique(run.sums["place"][np.isin(run.sums["process"], [p.number for p in flat])])
     columns = []
-    for place in there.tolist():
+    for place in places.tolist():
         own = run.matrix("own", place, flat)[run.usual].mean(axis=0)
         columns.append(np.add.reduceat(own, bounds) / 1e9)
-    found = np.array(columns).reshape(len(there), len(ranks))
-    median = np.median(found, axis=1) if len(there) else np.zeros(0)
-    away = found - median[:, None]
-    farthest, mean = np.abs(away).max(axis=1, initial=0.0), found.mean(axis=1)
+    seconds = np.array(columns).reshape(len(places), len(ranks))
+    median = np.median(seconds, axis=1) if len(places) else np.zeros(0)
+    away = seconds - median[:, None]
+    farthest, mean = np.abs(away).max(axis=1, initial=0.0), seconds.mean(axis=1)
     most = np.argsort(-farthest - mean / 4, kind="stable")[:MOST_PLACES]
-    kept = np.sort(most[np.maximum(farthest, mean)[most] >= _LEAST * step])
-    found, away = found[kept].T, away[kept].T
+    shown_places = np.sort(most[np.maximum(farthest, mean)[most] >= _LEAST * step])
+    seconds, away = seconds[shown_places].T, away[shown_places].T
     nodes = [rank[0].node for rank in ranks]
-    folded = len(ranks) > MOST_WORKERS and len(set(nodes)) > 1
+    is_by_node = len(ranks) > MOST_WORKERS and len(set(nodes)) > 1
     columns_of: dict[str, list[int]] = {}
     for column, (name, node) in enumerate(zip(names, nodes, strict=True)):
-        columns_of.setdefault(node if folded else name, []).append(column)
+        columns_of.setdefault(node if is_by_node else name, []).append(column)
     rows, deviations = [], []
-    every = np.arange(len(kept))
+    every = np.arange(len(shown_places))
     for name, members in columns_of.items():
         worst = np.array(members)[np.abs(away[members]).argmax(axis=0)]
         deviations.append(float(np.abs(away[worst, every]).max(initial=0.0)))
@@ -101,21 +101,21 @@ def _heat_map(run: Run, group: str, names: list[str]) -> HeatMap:
                 name,
                 nodes[members[0]],
                 len(members),
-                [_short(each) for each in found[worst, every].tolist()],
-                [names[each] for each in worst.tolist()] if folded else [],
+                [_short(value) for value in seconds[worst, every].tolist()],
+                [names[value] for value in worst.tolist()] if is_by_node else [],
             )
         )
-    shown = list(range(len(rows)))
+    row_numbers = list(range(len(rows)))
     if len(rows) > MOST_ROWS:
-        shown = sorted(np.argsort(-np.array(deviations), kind="stable")[:MOST_ROWS].tolist())
+        row_numbers = sorted(np.argsort(-np.array(deviations), kind="stable")[:MOST_ROWS].tolist())
     return HeatMap(
         group,
-        there[kept].tolist(),
-        len(there) - len(kept),
-        [_short(each) for each in median[kept].tolist()],
-        [rows[row] for row in shown],
-        len(rows) - len(shown),
-        folded,
+        places[shown_places].tolist(),
+        len(places) - len(shown_places),
+        [_short(value) for value in median[shown_places].tolist()],
+        [rows[row] for row in row_numbers],
+        len(rows) - len(row_numbers),
+        is_by_node,
     )
 
 

@@ -134,14 +134,14 @@ _DRAWN = ("run", "explain", "steps", "gantt", "heat", "trees", "ranges")
 
 def _block(data: Mapping[str, Any]) -> str:
     """What the script draws, as JSON that ends no element."""
-    drawn = {
+    content = {
         "runs": [{name: run[name] for name in _DRAWN} for run in data["runs"]],
         "diff": data["diff"],
     }
-    found = json.dumps(drawn, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
     for sign in "<>&\u2028\u2029":
-        found = found.replace(sign, f"\\u{ord(sign):04x}")
-    return found
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
 
 
 # What there is to show
@@ -159,16 +159,16 @@ def collect(directories: Sequence[str], output: Path, warm_up: int | None = None
         ConfigError: a directory has nothing of a run.
     """
     missing = [
-        f"{each}: not found; expected a run's name or its directory"
-        for each in directories
-        if not os.path.isdir(each)
+        f"{directory}: not found; expected a run's name or its directory"
+        for directory in directories
+        if not os.path.isdir(directory)
     ]
     if missing:
         raise ConfigError(missing)
-    found = [_run(each, output, warm_up) for each in directories]
+    contents = [_run(directory, output, warm_up) for directory in directories]
     return {
-        "title": " and ".join(run["run"] for run in found),
-        "runs": found,
+        "title": " and ".join(run["run"] for run in contents),
+        "runs": contents,
         "diff": _diff(directories, warm_up) if len(directories) > 1 else None,
     }
 
@@ -183,16 +183,16 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
         problems += read.problems
     except ConfigError as error:
         without = "; ".join(error.problems)
-    explained: _Section = {"why": without}
+    explanation: _Section = {"why": without}
     explainer: Explainer | None = None
     if read is not None:
         try:
             explainer = explaining.explainer(read)
-            explained = explaining.as_dict(explainer.explain())
+            explanation = explaining.as_dict(explainer.explain())
         except ConfigError as error:
-            explained = {"why": "; ".join(error.problems)}
+            explanation = {"why": "; ".join(error.problems)}
     bars = _bars(read) if read else []
-    drawn = _gantt(read, explainer, bars) if read else {"why": without}
+    pictures = _gantt(read, explainer, bars) if read else {"why": without}
     trees = _trees(directory, read, explainer.group if explainer else "")
     if about is None and read is None and "why" in trees:
         raise ConfigError(
@@ -206,10 +206,12 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
         "run": _cut(about.run if about else os.path.basename(os.path.abspath(directory))),
         "directory": directory,
         "facts": [*_facts(about), *_ended_early(read)],
-        "explain": explained,
-        "steps": _steps(read, bars, drawn) if bars and read else {"why": _no_steps(read, without)},
-        "gantt": drawn,
-        "heat": _heat(read, explained) if read else {"why": without},
+        "explain": explanation,
+        "steps": _steps(read, bars, pictures)
+        if bars and read
+        else {"why": _no_steps(read, without)},
+        "gantt": pictures,
+        "heat": _heat(read, explanation) if read else {"why": without},
         "trees": trees,
         "ranges": ranges,
         "receipt": _receipt(manifest, directory, output),
@@ -223,8 +225,8 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
 def _no_steps(read: Run | None, without: str) -> str:
     if read is None:
         return without
-    said = explaining.no_steps(read)
-    return f"{said[0].upper()}{said[1:]}.".replace("`", "")
+    reason = explaining.no_steps(read)
+    return f"{reason[0].upper()}{reason[1:]}.".replace("`", "")
 
 
 def _facts(about: runs.About | None) -> Iterator[tuple[str, str]]:
@@ -232,8 +234,8 @@ def _facts(about: runs.About | None) -> Iterator[tuple[str, str]]:
     if about is None:
         return
     if about.beginning:
-        begun = time.gmtime(about.beginning["begun"])
-        yield "began", time.strftime("%Y-%m-%d %H:%M:%S UTC", begun)
+        beginning = time.gmtime(about.beginning["begun"])
+        yield "began", time.strftime("%Y-%m-%d %H:%M:%S UTC", beginning)
         yield "backend", about.beginning["backend"]
     if about.goes_on():
         yield "state", "running"
@@ -286,14 +288,14 @@ def _bars(run: Run) -> list[int]:
         max(range(first, min(first + many, len(run.steps))), key=lambda at: run.steps[at].duration)
         for first in range(0, len(run.steps), max(1, many))
     ]
-    captured = [at for at, step in enumerate(run.steps) if step.captured]
-    return sorted({*bars, *captured[:_MOST_STEPS]})
+    captures = [at for at, step in enumerate(run.steps) if step.captured]
+    return sorted({*bars, *captures[:_MOST_STEPS]})
 
 
-def _steps(run: Run, bars: Sequence[int], drawn: _Section) -> _Section:
+def _steps(run: Run, bars: Sequence[int], pictures: _Section) -> _Section:
     steps = [run.steps[at] for at in bars]
-    where = {at: position for position, at in enumerate(drawn.get("at", ()))}
-    longest = max(range(len(steps)), key=lambda each: steps[each].duration)
+    where = {at: position for position, at in enumerate(pictures.get("at", ()))}
+    longest = max(range(len(steps)), key=lambda bar: steps[bar].duration)
     return {
         "states": _STATES,
         "number": [step.number for step in steps],
@@ -317,20 +319,22 @@ def _gantt(run: Run, explainer: Explainer | None, bars: Sequence[int]) -> _Secti
     steps: dict[int, _Section] = {}
     size = 0
     for at in order:
-        made = _step(run, explainer, at, why.get(at, "chosen"))
-        known = len(names)
-        _number_places(made, names)
-        added = list(names)[known:]
-        size += len(json.dumps(made)) + sum(len(_cut(run.places[each].path)) for each in added)
+        section = _step(run, explainer, at, why.get(at, "chosen"))
+        count = len(names)
+        _number_places(section, names)
+        new_places = list(names)[count:]
+        size += len(json.dumps(section)) + sum(
+            len(_cut(run.places[number].path)) for number in new_places
+        )
         if size > _LARGEST_DRAWN and at not in why:
-            for each in added:
-                del names[each]
+            for number in new_places:
+                del names[number]
             break
-        steps[at] = made
-    found = sorted(steps)
+        steps[at] = section
+    positions = sorted(steps)
     return {
-        "at": found,
-        "steps": [steps[at] for at in found],
+        "at": positions,
+        "steps": [steps[at] for at in positions],
         "places": [_cut(run.places[place].path) for place in names],
         "waits": [bool(run.waiting_places[place]) for place in names],
         "kinds": _KINDS,
@@ -348,8 +352,8 @@ def _order(run: Run, explainer: Explainer, bars: Sequence[int]) -> tuple[list[in
         why.setdefault(position, reason)
     longest = max(bars, key=lambda at: run.steps[at].duration)
     why.setdefault(longest, "longest")
-    captured = [at for at in bars if run.steps[at].captured]
-    order = [*why, *_spread(captured, _MOST_CAPTURED)]
+    captures = [at for at in bars if run.steps[at].captured]
+    order = [*why, *_spread(captures, _MOST_CAPTURED)]
     for many in (4, 16, _MOST_DRAWN):
         order += _spread(bars, many)
     return list(dict.fromkeys(order))[:_MOST_DRAWN], why
@@ -416,29 +420,28 @@ def _number_places(step: _Section, names: dict[int, int]) -> None:
 # Workers and places
 
 
-def _heat(run: Run, explained: _Section) -> _Section:
-    if "why" in explained:
-        return explained
+def _heat(run: Run, explanation: _Section) -> _Section:
+    if "why" in explanation:
+        return explanation
     maps = heat_maps(run)
     if not maps:
         return {"why": "No group has two workers that could be compared."}
     return {
-        "step": explained["seconds"]["median"],
-        "groups": [_heat_map(run, each) for each in maps],
+        "step": explanation["seconds"]["median"],
+        "groups": [_heat_map(run, group) for group in maps],
     }
 
 
-def _heat_map(run: Run, found: HeatMap) -> _Section:
-    names = list(dict.fromkeys(name for row in found.rows for name in row.whose))
+def _heat_map(run: Run, heat: HeatMap) -> _Section:
+    names = list(dict.fromkeys(name for row in heat.rows for name in row.whose))
     where = {name: position for position, name in enumerate(names)}
     return {
-        **attrs.asdict(found),
-        "places": [_cut(run.places[place].path) for place in found.places],
-        "waits": [bool(run.waiting_places[place]) for place in found.places],
+        **attrs.asdict(heat),
+        "places": [_cut(run.places[place].path) for place in heat.places],
+        "waits": [bool(run.waiting_places[place]) for place in heat.places],
         "names": [_cut(name) for name in names],
         "rows": [
-            {**attrs.asdict(row), "whose": [where[name] for name in row.whose]}
-            for row in found.rows
+            {**attrs.asdict(row), "whose": [where[name] for name in row.whose]} for row in heat.rows
         ],
     }
 
@@ -450,25 +453,25 @@ def _trees(directory: str, read: Run | None, group: str) -> _Section:
         group: whose tree is shown first, the one that bounds a step; empty if that is not known.
     """
     try:
-        found, broken = merged(files_of([directory]))
+        group_trees, broken = merged(files_of([directory]))
     except ConfigError:
         return {"why": "No timing tree: no process of the run has left a session file."}
     spread = spreads(read) if read is not None and read.usual else {}
     places = read.places if read is not None else []
-    numbers = {(each.parent, each.name): at for at, each in enumerate(places)}
-    made = []
-    for tree in found:
-        made.append(_tree(tree.timing.name, tree.timing.to_dict(), tree, numbers, spread))
-        apart = tree.while_profiling
-        if apart is not None:
-            name = f"{apart.name} (while profiling)"
-            made.append(_tree(name, apart.to_dict(), tree, numbers, {}))
-    made = [tree for tree in made if tree["rows"]]
-    _thin(made)
-    if not made:
+    numbers = {(place.parent, place.name): at for at, place in enumerate(places)}
+    sections = []
+    for tree in group_trees:
+        sections.append(_tree(tree.timing.name, tree.timing.to_dict(), tree, numbers, spread))
+        slowed = tree.while_profiling
+        if slowed is not None:
+            name = f"{slowed.name} (while profiling)"
+            sections.append(_tree(name, slowed.to_dict(), tree, numbers, {}))
+    sections = [tree for tree in sections if tree["rows"]]
+    _thin(sections)
+    if not sections:
         return {"why": "No scope ran.", "problems": broken}
-    first = next((at for at, tree in enumerate(made) if tree["group"] == group), 0)
-    return {"columns": _COLUMNS, "trees": made, "first": first, "problems": broken}
+    first = next((at for at, tree in enumerate(sections) if tree["group"] == group), 0)
+    return {"columns": _COLUMNS, "trees": sections, "first": first, "problems": broken}
 
 
 _COLUMNS = (
@@ -495,10 +498,10 @@ def _tree(
     nowhere = len(numbers)  # around the places of a tree that no ledger has
     pending = [(0, -1, child) for child in reversed(data["children"])]
     while pending:
-        depth, around, node = pending.pop()
-        place = numbers.get((around, node["key"]), nowhere)
+        depth, parent, node = pending.pop()
+        place = numbers.get((parent, node["key"]), nowhere)
         of_ranks = node["spread"] or {}
-        known = node["minimum"] is not None and 0 <= node["minimum"] <= node["maximum"]
+        has_extremes = node["minimum"] is not None and 0 <= node["minimum"] <= node["maximum"]
         middle, high = spread.get((tree.group, place), (None, None))
         rows.append(
             [
@@ -509,8 +512,8 @@ def _tree(
                 node["total"] / node["count"] if node["count"] else None,
                 middle,
                 high,
-                node["minimum"] if known else None,
-                node["maximum"] if known else None,
+                node["minimum"] if has_extremes else None,
+                node["maximum"] if has_extremes else None,
                 node["device_total"] if node["device_count"] else None,
                 of_ranks.get("slowest"),
                 of_ranks.get("maximum"),
@@ -534,16 +537,16 @@ def _thin(trees: Sequence[_Section]) -> None:
         return
     least = totals[_MOST_PLACES]
     for tree in trees:
-        kept: list[list[Any]] = []
+        rows: list[list[Any]] = []
         below = None
         for row in tree["rows"]:
             if below is not None and row[_DEPTH] > below:
                 continue
             below = None if row[_TOTAL] > least else row[_DEPTH]
             if below is None:
-                kept.append(row)
-        tree["left"] = len(tree["rows"]) - len(kept)
-        tree["rows"] = kept
+                rows.append(row)
+        tree["left"] = len(tree["rows"]) - len(rows)
+        tree["rows"] = rows
 
 
 # Reports
@@ -558,11 +561,11 @@ def _ranges(directory: str) -> _Section:
         return {"why": str(error)}
     if not windows:
         return {"why": "The reports have no range of gpuprof's.", "problems": broken}
-    shown = windows[:_MOST_WINDOWS]
-    most = max(_FEWEST_RANGES, _MOST_RANGES // len(shown))
+    first_windows = windows[:_MOST_WINDOWS]
+    most = max(_FEWEST_RANGES, _MOST_RANGES // len(first_windows))
     return {
-        "windows": [_window(window, most) for window in shown],
-        "left": len(windows) - len(shown),
+        "windows": [_window(window, most) for window in first_windows],
+        "left": len(windows) - len(first_windows),
         "problems": broken,
     }
 
@@ -628,7 +631,7 @@ def _receipt(manifest: Manifest | None, directory: str, output: Path) -> _Sectio
 
 def _linker(home: str, directory: str, output: Path) -> Callable[[str], tuple[str, str]]:
     """What a file is called, and a link to it; empty if it is not in the run's directory."""
-    around = os.path.abspath(output.parent)
+    folder = os.path.abspath(output.parent)
 
     def link(file: str) -> tuple[str, str]:
         name = os.path.relpath(file, home)
@@ -637,7 +640,7 @@ def _linker(home: str, directory: str, output: Path) -> Callable[[str], tuple[st
         path = os.path.join(os.path.abspath(directory), name)
         if not os.path.exists(path):
             return name, ""
-        return name, "./" + quote(os.fsencode(os.path.relpath(path, around)))
+        return name, "./" + quote(os.fsencode(os.path.relpath(path, folder)))
 
     return link
 
@@ -645,8 +648,8 @@ def _linker(home: str, directory: str, output: Path) -> Callable[[str], tuple[st
 def _files(directory: str, output: Path) -> list[dict[str, str]]:
     """Timelines that somebody has made."""
     link = _linker(directory, directory, output)
-    found = sorted(Path(directory).glob("timeline*.perfetto.gz"))[:_MOST_FILES]
-    return [dict(zip(("name", "link"), link(str(file)), strict=True)) for file in found]
+    files = sorted(Path(directory).glob("timeline*.perfetto.gz"))[:_MOST_FILES]
+    return [dict(zip(("name", "link"), link(str(file)), strict=True)) for file in files]
 
 
 def _commands(manifest: Manifest | None) -> _Section:
@@ -671,17 +674,17 @@ def _config(about: runs.About | None) -> str:
 def _diff(directories: Sequence[str], warm_up: int | None) -> _Section:
     try:
         summaries = [summary_of(directory, warm_up) for directory in directories]
-        found = diff(summaries[:1], summaries[1:], [Condition.parse(DEFAULT)])
+        comparison = diff(summaries[:1], summaries[1:], [Condition.parse(DEFAULT)])
     except ConfigError as error:
         return {"why": "; ".join(error.problems)}
-    data = found.to_dict()
+    data = comparison.to_dict()
     return {
         **data,
         **{name: data[name][:_MOST_SCOPES] for name in ("scopes", "new", "gone")},
-        "left": max(0, len(found.scopes) - _MOST_SCOPES),
-        "said": verdict(found),
-        "costs": [each.change.seconds for each in found.scopes[:_MOST_SCOPES]],
-        "intervals": [interval(each.change) for each in found.scopes[:_MOST_SCOPES]],
+        "left": max(0, len(comparison.scopes) - _MOST_SCOPES),
+        "said": verdict(comparison),
+        "costs": [scope.change.seconds for scope in comparison.scopes[:_MOST_SCOPES]],
+        "intervals": [interval(scope.change) for scope in comparison.scopes[:_MOST_SCOPES]],
     }
 
 

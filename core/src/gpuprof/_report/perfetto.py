@@ -55,8 +55,8 @@ class Mark:
     @property
     def name(self) -> str:
         """Such as ``released by Actor-3``."""
-        found = [("released by", self.arrives), ("releases", self.leaves)]
-        return ", ".join(f"{verb} {_listed(others.values())}" for verb, others in found if others)
+        parts = [("released by", self.arrives), ("releases", self.leaves)]
+        return ", ".join(f"{verb} {_listed(others.values())}" for verb, others in parts if others)
 
 
 @attrs.define
@@ -117,19 +117,21 @@ class TraceWriter:
         """Add a track that shares one row on the screen with others of the same `row`."""
         self._tracks += 1
         packet = _packet()
-        made = packet.track_descriptor
-        made.uuid = self._tracks
+        descriptor = packet.track_descriptor
+        descriptor.uuid = self._tracks
         if parent:
-            made.parent_uuid = parent
-        made.name = _encodable(name)
+            descriptor.parent_uuid = parent
+        descriptor.name = _encodable(name)
         if about:
-            made.description = _encodable(about)
-        made.child_ordering = TrackDescriptor.EXPLICIT
-        made.sibling_order_rank = rank
-        made.sibling_merge_behavior = TrackDescriptor.SIBLING_MERGE_BEHAVIOR_BY_SIBLING_MERGE_KEY
-        made.sibling_merge_key = row
+            descriptor.description = _encodable(about)
+        descriptor.child_ordering = TrackDescriptor.EXPLICIT
+        descriptor.sibling_order_rank = rank
+        descriptor.sibling_merge_behavior = (
+            TrackDescriptor.SIBLING_MERGE_BEHAVIOR_BY_SIBLING_MERGE_KEY
+        )
+        descriptor.sibling_merge_key = row
         self._write(packet)
-        return int(made.uuid)
+        return int(descriptor.uuid)
 
     def name(self, text: str) -> int:
         """The number of a name in the table of names."""
@@ -165,7 +167,7 @@ class TraceWriter:
         keys = [-ends, starts] if depths is None else [depths, -ends, starts]
         order = np.lexsort(keys)
         names, starts, ends = names[order], starts[order], ends[order]
-        given = {
+        extras_in_order = {
             position: extras[row]
             for position, row in enumerate(order.tolist() if extras else ())
             if extras and row in extras
@@ -179,7 +181,7 @@ class TraceWriter:
             ending = events < 0
             rows = np.where(ending, ~events, events)
             times = np.where(ending, ends[rows], starts[rows])
-            self._write_events(category, track, names[rows], times, ending, rows, given)
+            self._write_events(category, track, names[rows], times, ending, rows, extras_in_order)
 
     def instant(self, title: str, parent: int, category: str, time: int, rank: int = 0) -> None:
         """Add a track with one moment on it, which says its title."""
@@ -199,12 +201,12 @@ class TraceWriter:
     ) -> None:
         if category not in self._shapes:
             self._shapes[category] = _Shape(category)
-        made = self._shapes[category].fill(track, names, times, ending)
-        written = 0
+        events = self._shapes[category].fill(track, names, times, ending)
+        count = 0
         special = np.isin(rows, np.fromiter(extras, np.int64)).nonzero()[0] if extras else ()
         for position in special:
-            self._file.write(made[written:position].tobytes())
-            written = position + 1
+            self._file.write(events[count:position].tobytes())
+            count = position + 1
             extra = extras[int(rows[position])]
             kind = TrackEvent.TYPE_SLICE_END if ending[position] else TrackEvent.TYPE_SLICE_BEGIN
             packet = _event(kind, category, track, int(times[position]))
@@ -220,7 +222,7 @@ class TraceWriter:
                 _annotate(event, extra.about)
                 self._write(packet)
                 self._mark(extra.begin, track, int(times[position]))
-        self._file.write(made[written:].tobytes())
+        self._file.write(events[count:].tobytes())
 
     def _mark(self, mark: Mark, track: int, time: int) -> None:
         if mark:
@@ -258,17 +260,17 @@ class _Shape:
         self, track: int, names: Integers, times: Integers, ending: NDArray[np.bool_]
     ) -> NDArray[np.uint8]:
         """A row of bytes for each beginning or end of a slice."""
-        made = np.where(ending[:, None], self._end, self._begin)
+        events = np.where(ending[:, None], self._end, self._begin)
         for place, values in zip(self._places, (np.array([track]), names, times), strict=True):
-            made[:, place] = _varints(values, place.stop - place.start)
-        return made
+            events[:, place] = _varints(values, place.stop - place.start)
+        return events
 
 
 def _find(content: bytes, number: int) -> tuple[int, int]:
     """Where a number stands."""
-    encoded = _varints(np.array([number]), -(-number.bit_length() // 7)).tobytes()
-    place = content.index(encoded)
-    return place, place + len(encoded)
+    digits = _varints(np.array([number]), -(-number.bit_length() // 7)).tobytes()
+    place = content.index(digits)
+    return place, place + len(digits)
 
 
 def _lanes(starts: Sequence[int], ends: Sequence[int]) -> list[list[int]]:
@@ -286,28 +288,28 @@ def _lanes(starts: Sequence[int], ends: Sequence[int]) -> list[list[int]]:
     """
     lanes: list[tuple[list[int], list[int]]] = []
     for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        for around, events in lanes:
-            while around and ends[around[-1]] <= start:
-                events.append(~around.pop())
-            if not around or end <= ends[around[-1]]:
+        for parents, events in lanes:
+            while parents and ends[parents[-1]] <= start:
+                events.append(~parents.pop())
+            if not parents or end <= ends[parents[-1]]:
                 break
         else:
             if len(lanes) == _MOST_LANES:
                 continue
-            around, events = [], []
-            lanes.append((around, events))
-        around.append(row)
+            parents, events = [], []
+            lanes.append((parents, events))
+        parents.append(row)
         events.append(row)
-    for around, events in lanes:
-        events += [~row for row in reversed(around)]
+    for parents, events in lanes:
+        events += [~row for row in reversed(parents)]
     return [events for _, events in lanes]
 
 
 def _varints(numbers: Integers, width: int) -> NDArray[np.uint8]:
     """Numbers as protobuf writes them, in `width` bytes each; leading zeros are allowed."""
-    made = (numbers[:, None] >> np.arange(0, 7 * width, 7) & 0x7F).astype(np.uint8)
-    made[:, :-1] |= 0x80
-    return made
+    digits = (numbers[:, None] >> np.arange(0, 7 * width, 7) & 0x7F).astype(np.uint8)
+    digits[:, :-1] |= 0x80
+    return digits
 
 
 def _packet() -> Packet:

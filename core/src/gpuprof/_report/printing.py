@@ -31,15 +31,15 @@ def chosen(trees: Trees, which: PrintTrees, slow: Collection[str] = ()) -> list[
     ranks: dict[str, list[int]] = {}
     for group, rank in trees:
         ranks.setdefault(group, []).append(rank)
-    shown = set()
+    selection = set()
     for group, all_ranks in ranks.items():
         first, last = min(all_ranks), max(all_ranks)
         slower = (rank for rank in all_ranks if rank != first and f"{group}-{rank}" in slow)
-        shown |= {(group, first), (group, next(slower, last))}
+        selection |= {(group, first), (group, next(slower, last))}
     return [
         tree.renamed(f"{group}-{rank} (slow) profile") if f"{group}-{rank}" in slow else tree
         for (group, rank), tree in trees.items()
-        if which == "all" or (group, rank) in shown
+        if which == "all" or (group, rank) in selection
     ]
 
 

@@ -77,8 +77,8 @@ class WindowRanges:
 
     def add(self, place: Place | None, ranges: Iterable[RangeTimes]) -> None:
         """Add the ranges of one report."""
-        known = place.seconds if place is not None else None
-        self.seconds = None if known is None or self.seconds is None else self.seconds + known
+        seconds = place.seconds if place is not None else None
+        self.seconds = None if seconds is None or self.seconds is None else self.seconds + seconds
         if place is not None and place.rank not in self.ranks:
             self.ranks = sorted([*self.ranks, place.rank])
         for times in ranges:
@@ -107,22 +107,22 @@ def files_of(paths: Sequence[str]) -> list[Path]:
     ]
     if missing:
         raise ConfigError(missing)
-    found: list[Path] = []
+    files: list[Path] = []
     for path in map(Path, paths):
-        found += (
+        files += (
             sorted(Path(entry.path) for entry in regular_files(path)) if path.is_dir() else [path]
         )
-    return found
+    return files
 
 
 def gone(paths: Sequence[str]) -> list[str]:
     """The missing reports that a run's receipt lists as complete."""
-    found: list[str] = []
+    faults: list[str] = []
     for path in paths:
         about = runs.about(path)
         if about is None:
             continue
-        found += about.faults
+        faults += about.faults
         if about.manifest is None:
             continue
         receipt = about.manifest["receipt"]
@@ -131,12 +131,12 @@ def gone(paths: Sequence[str]) -> list[str]:
         }
         files = sorted(os.path.relpath(file, receipt["directory"] or path) for file in complete)
         # reports outside the run directory are still on their nodes
-        found += [
+        faults += [
             f"{os.path.join(path, file)}: missing; the receipt lists it as complete"
             for file in files
             if not file.startswith("..") and not os.path.exists(os.path.join(path, file))
         ]
-    return found
+    return faults
 
 
 def read_ranges(
@@ -171,22 +171,22 @@ def read_ranges(
         )
 
     windows: dict[tuple[object, ...], WindowRanges] = {}
-    known, run_of = functools.cache(places), functools.cache(run_around)
+    places_of, run_of = functools.cache(places), functools.cache(run_around)
     reports = 0
     empty, broken = [], []
-    for file, found in read_each(files, cache.read, overrides):
-        if isinstance(found, ToolError):  # the program that reads them all is missing
-            raise found
-        if isinstance(found, GpuprofError):
-            broken.append(str(found))
+    for file, ranges in read_each(files, cache.read, overrides):
+        if isinstance(ranges, ToolError):  # the program that reads them all is missing
+            raise ranges
+        if isinstance(ranges, GpuprofError):
+            broken.append(str(ranges))
             continue
-        reports += found is not None
-        if found == []:
+        reports += ranges is not None
+        if ranges == []:
             empty.append(file)
-        if not found:
+        if not ranges:
             continue
         run = run_of(file.absolute().parent)
-        place = known(run).get((file.absolute().parent.name, file.name)) if run else None
+        place = places_of(run).get((file.absolute().parent.name, file.name)) if run else None
         key: tuple[object, ...] = (file,)
         if place is not None:
             key = (place.run, place.group, place.windows, place.rank if by_rank else None)
@@ -196,7 +196,7 @@ def read_ranges(
                 if place is not None
                 else WindowRanges(run.name if run else "", "", file.name, -1)
             )
-        windows[key].add(place, found)
+        windows[key].add(place, ranges)
     if not reports and broken:
         raise GpuprofError("\n".join(broken))
     if not reports:
@@ -204,11 +204,11 @@ def read_ranges(
             "found no report that an installed backend can read; `gpuprof backends` lists "
             "the backends"
         )
-    ordered = sorted(
+    in_order = sorted(
         windows.values(),
         key=lambda one: (one.run, one.group, one.first_step, one.window, one.ranks),
     )
-    return ordered, empty, broken
+    return in_order, empty, broken
 
 
 def range_tables(windows: Sequence[WindowRanges], width: int | None = None, hint: str = "") -> str:
@@ -218,11 +218,11 @@ def range_tables(windows: Sequence[WindowRanges], width: int | None = None, hint
         width: as for `_tables.table`, as is `hint`.
     """
     several = len({window.run for window in windows}) > 1
-    made = [f"{_heading(window, several)}\n{_table(window, width, hint)}" for window in windows]
+    tables = [f"{_heading(window, several)}\n{_table(window, width, hint)}" for window in windows]
     shares = [window.share(node) or 0.0 for window in windows for _, node in _rows(window.root)]
     if any(shares):
-        made.append(_tables.legend(_SHARE[: 2 if max(shares) > 1 else 1]))
-    return "\n\n".join(made)
+        tables.append(_tables.legend(_SHARE[: 2 if max(shares) > 1 else 1]))
+    return "\n\n".join(tables)
 
 
 _SHARE = (
@@ -304,15 +304,15 @@ def _statistics(durations: Sequence[int], share: float | None) -> tuple[str, ...
     if not durations:  # a parent that was still open when the report ended
         return ("0", *[""] * 7)
     # sorted once, and in exact integers, which takes a third of the time of `statistics`
-    ordered = sorted(durations)
-    count, total = len(ordered), sum(ordered)
-    squares = sum(map(operator.mul, ordered, ordered))
+    values = sorted(durations)
+    count, total = len(values), sum(values)
+    squares = sum(map(operator.mul, values, values))
     numbers = (
         total,
         total / count,
-        (ordered[(count - 1) // 2] + ordered[count // 2]) / 2,
-        ordered[0],
-        ordered[-1],
+        (values[(count - 1) // 2] + values[count // 2]) / 2,
+        values[0],
+        values[-1],
         math.sqrt(count * squares - total * total) / count,
     )
     part = "" if share is None else f"{100 * share:.1f} %"

@@ -126,5 +126,5 @@ def _identity(name: str, plugin: object, options: object) -> str:
     except importlib.metadata.PackageNotFoundError:
         release = ""
     # a digest, as settings can hold secrets
-    known = json.dumps([name, distribution, release, repr(options)])
-    return hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
+    content = json.dumps([name, distribution, release, repr(options)])
+    return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()

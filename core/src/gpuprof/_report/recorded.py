@@ -43,17 +43,19 @@ def recorded(
         The reports that a backend can read, and a sentence for each that it cannot.
     """
     run = run_around(directory)
-    known = places(run) if run is not None else {}
+    place_of = places(run) if run is not None else {}
 
     files = [
         file
         for file in files_of([str(directory)])
-        if wanted(known.get((file.absolute().parent.name, file.name)), file.absolute().parent.name)
+        if wanted(
+            place_of.get((file.absolute().parent.name, file.name)), file.absolute().parent.name
+        )
     ]
     reports, problems = [], []
     for file, tracks in read_each(files, _spans):
         node = file.absolute().parent.name
-        place = known.get((node, file.name))
+        place = place_of.get((node, file.name))
         if isinstance(tracks, GpuprofError):
             problems.append(str(tracks))
         elif tracks is not None:

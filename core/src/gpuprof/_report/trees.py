@@ -65,12 +65,12 @@ class Tree:
         Raises:
             ValueError, LookupError, TypeError: the data come from another release.
         """
-        apart = data.get("while_profiling")
+        slowed_times = data.get("while_profiling")
         tree = cls(
             Timing.from_dict(data["timing"]),
-            Timing.from_dict(apart) if apart is not None else None,
+            Timing.from_dict(slowed_times) if slowed_times is not None else None,
             integer(data, "steps_left_out") if "steps_left_out" in data else 0,
-            apart["run"] / 1e9 if apart is not None else 0.0,
+            slowed_times["run"] / 1e9 if slowed_times is not None else 0.0,
             whole_life=bool(data.get("whole_life")),
             totals=merge([data["totals"]] if "totals" in data else []),
         )
@@ -79,10 +79,10 @@ class Tree:
     @classmethod
     def merge(cls, trees: Sequence[Tree], name: str) -> Tree:
         """The trees of several processes as one."""
-        apart = [tree.while_profiling for tree in trees if tree.while_profiling is not None]
+        slowed_times = [tree.while_profiling for tree in trees if tree.while_profiling is not None]
         return cls(
             Timing.merge((tree.timing for tree in trees), name),
-            Timing.merge(apart, name) if apart else None,
+            Timing.merge(slowed_times, name) if slowed_times else None,
             max((tree.steps for tree in trees), default=0),
             max((tree.seconds for tree in trees), default=0.0),
             sum(tree.processes for tree in trees),
@@ -109,18 +109,18 @@ class Tree:
         return "\n".join(self._lines(render))
 
     def _lines(self, render: Callable[[Timing], str]) -> Iterator[str]:
-        apart = self.while_profiling
-        if self.timing or not apart:
+        slowed_times = self.while_profiling
+        if self.timing or not slowed_times:
             yield render(self.timing)
-        if apart is not None:
+        if slowed_times is not None:
             steps = f"{self.steps} step{'' if self.steps == 1 else 's'}"
-            said = f"(while profiling): {steps}, {self.seconds:.1f} s left out"
-            if apart.metrics().keys() <= self.timing.metrics().keys():
-                yield said
+            text = f"(while profiling): {steps}, {self.seconds:.1f} s left out"
+            if slowed_times.metrics().keys() <= self.timing.metrics().keys():
+                yield text
             else:
                 why = "some scopes ran only there" if self.timing else "no other step ran"
-                yield f"{said}; {why}:"
-                yield render(apart)
+                yield f"{text}; {why}:"
+                yield render(slowed_times)
         if self.totals is not None:
             yield from lines(self.totals)
         if self.whole_life:
@@ -151,15 +151,15 @@ def merged(files: Iterable[Path]) -> tuple[list[Tree], list[str]]:
     broken = []
     for file in files:
         try:
-            found = _read(file)
-            tree = None if found is None else Tree.read(found[1], found[0].name)
+            content = _read(file)
+            tree = None if content is None else Tree.read(content[1], content[0].name)
         # such as a tree of another release
         except Exception as error:
-            said = str(error) or type(error).__name__
-            broken.append(f"{file}: cannot be read, so its tree is left out: {said[:200]}")
+            reason = str(error) or type(error).__name__
+            broken.append(f"{file}: cannot be read, so its tree is left out: {reason[:200]}")
             continue
-        if found is not None and tree is not None:
-            by_group.setdefault((found[0].run, found[0].group), []).append(tree)
+        if content is not None and tree is not None:
+            by_group.setdefault((content[0].run, content[0].group), []).append(tree)
     if not by_group:
         raise ConfigError(
             [*broken, "no timing tree found; expected a run directory whose workers used gpuprof"]
@@ -169,8 +169,8 @@ def merged(files: Iterable[Path]) -> tuple[list[Tree], list[str]]:
     for (run, group), of_group in by_group.items():
         of_run = f" of {run}" if several and run else ""
         processes = f", {len(of_group)} processes" if len(of_group) > 1 else ""
-        made = Tree.merge(of_group, f"{group}{of_run}{processes}")
-        trees.append(attrs.evolve(made, group=group))
+        tree_of_group = Tree.merge(of_group, f"{group}{of_run}{processes}")
+        trees.append(attrs.evolve(tree_of_group, group=group))
     return trees, broken
 
 
@@ -193,7 +193,7 @@ def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "")
         signs.update(
             sign
             for row in rows
-            for sign, there in (
+            for sign, is_shown in (
                 ("% run", True),
                 ("open", "open" in row),
                 ("∥", row["name"].endswith("∥")),
@@ -201,9 +201,9 @@ def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "")
                 ("device", "device" in row),
                 ("slowest", "slowest" in row),
             )
-            if there
+            if is_shown
         )
-        made = _tables.table(
+        table = _tables.table(
             headers,
             [list(row.values()) for row in rows],
             right=headers[1:],
@@ -214,7 +214,7 @@ def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "")
             width=width,
             hint=hint,
         )
-        return f"{name}\n{made}"
+        return f"{name}\n{table}"
 
     tables = [tree.text(functools.partial(render, tree=tree)) for tree in trees]
     lines = [text for sign, text in _LEGEND.items() if sign in signs]
@@ -240,15 +240,15 @@ _LEGEND = {
 
 def as_json(trees: list[Tree]) -> str:
     """The trees, by name; those of steps left out have names of their own."""
-    named = {tree.timing.name: tree.timing for tree in trees}
+    by_name = {tree.timing.name: tree.timing for tree in trees}
     for tree in trees:
         if tree.while_profiling is not None:
-            named[f"{tree.timing.name} (while profiling)"] = tree.while_profiling
-    shown: dict[str, Any] = {name: tree.to_dict() for name, tree in named.items()}
+            by_name[f"{tree.timing.name} (while profiling)"] = tree.while_profiling
+    content: dict[str, Any] = {name: tree.to_dict() for name, tree in by_name.items()}
     for tree in trees:
         if tree.totals is not None:
-            shown[tree.timing.name]["totals"] = tree.totals
-    return json.dumps(shown, indent=2)
+            content[tree.timing.name]["totals"] = tree.totals
+    return json.dumps(content, indent=2)
 
 
 @attrs.frozen

@@ -53,17 +53,19 @@ def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
         file.seek(0)
         text = file.read()
         claims: list[Claim] = _checked(parse_json(text.encode())) if text else []
-        mine: Claim = {
+        own_claim: Claim = {
             "incarnation": len(claims) + 1,
             "pid": pid,
             "start": process_start(pid),
             "parent": process_parent(pid),
         }
-        if any(_lives(row, other) and not (twins and _are_twins(mine, other)) for other in claims):
+        if any(
+            _lives(row, other) and not (twins and _are_twins(own_claim, other)) for other in claims
+        ):
             return None
         file.truncate(0)
-        json.dump([*claims, mine], file)
-    return str(mine["incarnation"])
+        json.dump([*claims, own_claim], file)
+    return str(own_claim["incarnation"])
 
 
 def _checked(claims: object) -> list[Claim]:
@@ -83,8 +85,8 @@ def _are_twins(one: Claim, other: Claim) -> bool:
 
     A process that one of them starts begins a second later or more.
     """
-    apart = abs(int(one["start"] or 0) - int(other["start"] or 0)) / os.sysconf("SC_CLK_TCK")
-    return one["parent"] == other["parent"] and apart <= TOGETHER
+    seconds = abs(int(one["start"] or 0) - int(other["start"] or 0)) / os.sysconf("SC_CLK_TCK")
+    return one["parent"] == other["parent"] and seconds <= TOGETHER
 
 
 def _lives(row: Row, other: Claim) -> bool:

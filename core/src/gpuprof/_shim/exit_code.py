@@ -50,18 +50,18 @@ def main(note: str, script: str, *arguments: str) -> None:
     """Run a script as the interpreter would, and write its exit code to the file `note`."""
     process = os.getpid()
     code = 1
-    held = None
+    handle = None
     with contextlib.suppress(OSError):
-        held = os.open(note, os.O_WRONLY | os.O_CLOEXEC)
-        place = os.fstat(held)
+        handle = os.open(note, os.O_WRONLY | os.O_CLOEXEC)
+        place = os.fstat(handle)
     try:
         code = _run(script, arguments)
     finally:
-        if os.getpid() == process and held is not None:  # not in a process that the script forked
+        if os.getpid() == process and handle is not None:  # not in a process that the script forked
             with contextlib.suppress(OSError):
                 # the script may have closed files that are not its own
-                if os.path.samestat(place, os.fstat(held)):
-                    os.pwrite(held, str(code).encode().ljust(_LONGEST), 0)
+                if os.path.samestat(place, os.fstat(handle)):
+                    os.pwrite(handle, str(code).encode().ljust(_LONGEST), 0)
 
 
 def _run(script: str, arguments: tuple[str, ...]) -> int:
@@ -72,10 +72,10 @@ def _run(script: str, arguments: tuple[str, ...]) -> int:
     sys.modules["__main__"] = program
     sys.argv[:] = [script, *arguments]
     # as the script's directory; our modules must shadow nobody's
-    here = os.path.dirname(os.path.realpath(__file__))
+    folder = os.path.dirname(os.path.realpath(__file__))
     sys.path[:] = [
         os.path.dirname(os.path.realpath(path)),
-        *(entry for entry in sys.path if os.path.realpath(entry) != here),
+        *(entry for entry in sys.path if os.path.realpath(entry) != folder),
     ]
     try:
         with io.open_code(path) as file:
@@ -95,10 +95,10 @@ def _run(script: str, arguments: tuple[str, ...]) -> int:
     return 0
 
 
-def _code(given: object) -> int:
-    if given is None or isinstance(given, int):
-        return int(given or 0) & 0xFF
-    sys.stderr.write(f"{given}\n")
+def _code(value: object) -> int:
+    if value is None or isinstance(value, int):
+        return int(value or 0) & 0xFF
+    sys.stderr.write(f"{value}\n")
     return 1
 
 

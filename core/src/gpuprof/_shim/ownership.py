@@ -30,11 +30,11 @@ def scratch_problem(scratch: str, private: str, start: str) -> str | None:
         private: the run's private directory on this node.
         start: the stem of the start's files.
     """
-    said, problem = owner_of(scratch)
+    owner, problem = owner_of(scratch)
     if problem:
         return problem
-    if said.get("start") != start or not _same(said.get("private"), private):
-        return f"it belongs to {said.get('start')} in {said.get('private')}"
+    if owner.get("start") != start or not _same(owner.get("private"), private):
+        return f"it belongs to {owner.get('start')} in {owner.get('private')}"
     return None
 
 
@@ -70,11 +70,11 @@ def open_owned(directory: str, home: str) -> int:
     try:
         if os.fstat(handle).st_uid != os.geteuid():
             raise UnsafeFile(f"{directory} is owned by user {os.fstat(handle).st_uid}")
-        said, problem = owner_of(".gpuprof", handle)
+        owner, problem = owner_of(".gpuprof", handle)
         if problem:
             raise UnsafeFile(f"{directory} is not marked as part of {home}: {problem}")
-        if said.get("home") != home:
-            raise UnsafeFile(f"{directory} belongs to {said.get('home')}, not to {home}")
+        if owner.get("home") != home:
+            raise UnsafeFile(f"{directory} belongs to {owner.get('home')}, not to {home}")
     except BaseException:
         os.close(handle)
         raise
@@ -106,14 +106,14 @@ def owner_of(directory: str, dir_fd: int | None = None) -> tuple[dict[str, objec
                 return {}, f"{path} is owned by user {status.st_uid}"
         if not is_ours(os.stat(OWNER, dir_fd=handle, follow_symlinks=False)):
             return {}, f"other users can write to it or its {OWNER}"
-        said = load_json(OWNER, 65536, handle)
+        content = load_json(OWNER, 65536, handle)
     except FileNotFoundError:
         return {}, f"it has no {OWNER}"
     except (OSError, UnsafeFile) as error:
         return {}, f"{OWNER}: {error}"
     finally:
         os.close(handle)
-    return (said, "") if isinstance(said, dict) else ({}, f"{OWNER}: expected a mapping")
+    return (content, "") if isinstance(content, dict) else ({}, f"{OWNER}: expected a mapping")
 
 
 def _same(one: object, other: str) -> bool:

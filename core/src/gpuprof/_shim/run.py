@@ -88,12 +88,12 @@ def _become_with(out: int, err: int) -> str:
         out: the number under which the tool got stdout.
         err: of stderr.
     """
-    ours = f"/proc/{os.getpid()}/fd"
-    given = f"[ /proc/self/fd/{out} -ef {ours}/1 ] && [ /proc/self/fd/{err} -ef {ours}/2 ]"
-    opened = f">>{ours}/1 2>>{ours}/2"
+    files = f"/proc/{os.getpid()}/fd"
+    same = f"[ /proc/self/fd/{out} -ef {files}/1 ] && [ /proc/self/fd/{err} -ef {files}/2 ]"
+    outputs = f">>{files}/1 2>>{files}/2"
     return (
-        f"if {{ {given}; }} 2>/dev/null; then {_BECOME} >&{out} 2>&{err} {out}>&- {err}>&-; "
-        f"elif {{ true {opened}; }} 2>/dev/null; then {_BECOME} {opened}; fi; {_BECOME}"
+        f"if {{ {same}; }} 2>/dev/null; then {_BECOME} >&{out} 2>&{err} {out}>&- {err}>&-; "
+        f"elif {{ true {outputs}; }} 2>/dev/null; then {_BECOME} {outputs}; fi; {_BECOME}"
     )
 
 
@@ -172,10 +172,10 @@ def run(row: Row, arguments: list[str]) -> int:
             reason = f"no temporary directory can be made in {place}: {error.strerror}"
             return _run_unwrapped(row, [*interpreter, *arguments], reason, apart)
         scratch, temporary = "", []  # a tool inside the worker needs none
-    observed = starts_worker(launch["command"])
+    has_target = starts_worker(launch["command"])
     # Launchers end the worker's process group, as Ray does once the worker is gone, and a tool may
     # be writing its report then.
-    own_group = observed and not apart
+    own_group = has_target and not apart
     restore = [*temporary, *inherited.restore_command(os.getpgrp() if own_group else None)]
     # The tool would copy the worker's output, and mix its own words into it.
     outputs = spare_outputs() if has_log(launch["command"]) else ()
@@ -220,7 +220,7 @@ def run(row: Row, arguments: list[str]) -> int:
 
     mark = started_file(row, incarnation)
     # A tool that gets a signal may end before the worker, and with a code of its own.
-    to_worker = observed
+    to_worker = has_target
     reason = ""
     undelivered: list[int] = []
     log = ToolLog(
@@ -228,7 +228,7 @@ def run(row: Row, arguments: list[str]) -> int:
         f"{row['group']}-{row['rank']}",
         launch.get("verbose", False),
     )
-    adopt_orphans(observed)
+    adopt_orphans(has_target)
     for attempt in range(ATTEMPTS):
         since = log.size
         try:
@@ -242,14 +242,14 @@ def run(row: Row, arguments: list[str]) -> int:
             scratch=scratch,
             tool=late["{tool}"],
             tool_version=launch["tool_version"],
-            marks=observed,
+            marks=has_target,
         )
         status["pid"], status["start"] = process.pid, process_start(process.pid)
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), status)
         with log.shown(since):
             end = wait(process, mark, to_worker, apart, undelivered, scratch)
-        if observed and not end.started:
+        if has_target and not end.started:
             pause(PAUSE * (attempt + 1), undelivered)
             # nsys's agent may still come up, and would be waited for as part of the tool
             if scratch:
@@ -258,27 +258,27 @@ def run(row: Row, arguments: list[str]) -> int:
                 continue
         remove_scratch(scratch)
         log.close()
-        kept = end.code
-        if note is not None and (noted := note.read()) is not None:
-            kept = noted
+        code = end.code
+        if note is not None and (script_code := note.read()) is not None:
+            code = script_code
         elif note is not None:
-            kept = end.code or None
-        status["state"], status["exit_code"] = "ended", kept
+            code = end.code or None
+        status["state"], status["exit_code"] = "ended", code
         status["reason"] = STALLED if end.stalled else ""
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), status)
         # A signal that came before the worker had started ends it before it starts.
-        if undelivered and observed:
+        if undelivered and has_target:
             return 128 + undelivered[0]
-        if kept is None:
+        if code is None:
             if not apart:  # `gpuprof run` says so in its receipt
                 _say(row, f"ends with {UNKNOWN}: {UNKNOWN_EXIT_CODE}")
             return int(UNKNOWN)
-        return int(as_shells_say(kept))
+        return int(as_shells_say(code))
     else:
         take_signals(undelivered)
-        said = log.first_words(since) or "it printed nothing"
-        reason = f"{os.path.basename(command[0])} does not start (exit code {end.code}): {said}"
+        words = log.first_words(since) or "it printed nothing"
+        reason = f"{os.path.basename(command[0])} does not start (exit code {end.code}): {words}"
     log.close()
     for number in outputs:
         os.close(number)
@@ -306,12 +306,12 @@ def _resolve(
         several: values that take the place of a whole word.
         program: the value of ``{interpreter}`` inside a word.
     """
-    resolved: list[str] = []
+    words: list[str] = []
     for word in command:
-        resolved += (
+        words += (
             several[word] if word in several else [_replace(word, {**late, INTERPRETER: program})]
         )
-    return resolved
+    return words
 
 
 def _replace(word: str, late: dict[str, str]) -> str:
@@ -338,8 +338,8 @@ def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> in
     if not apart:
         _become(command, row)
     command = [*inherited.restore_command(None), *command]
-    marked = ["/bin/sh", "-c", _MARK_START + _BECOME, mark, *command] if mark else command
-    process = start(marked, {**os.environ, VARIABLE: encode(row)}, apart)
+    target = ["/bin/sh", "-c", _MARK_START + _BECOME, mark, *command] if mark else command
+    process = start(target, {**os.environ, VARIABLE: encode(row)}, apart)
     code = wait(process, mark, False, apart, []).code
     return UNKNOWN if code is None else int(as_shells_say(code))
 
@@ -358,21 +358,22 @@ def _become(command: list[str], row: Row) -> NoReturn:
     inherited.become(command)
 
 
-def _find_interpreter(row: Row, planned: list[str]) -> list[str]:
+def _find_interpreter(row: Row, interpreter: list[str]) -> list[str]:
     """The worker's Python as planned.
 
     If none was planned, or it is missing here, this process's own: Ray's Python on this node.
     """
-    if not planned:
+    if not interpreter:
         return [sys.executable]
-    if os.path.isabs(planned[0]) and not os.path.exists(planned[0]):
+    if os.path.isabs(interpreter[0]) and not os.path.exists(interpreter[0]):
         name = f"{row['group']}-{row['rank']}"
         sys.stderr.write(
-            f"gpuprof: {name} runs in {sys.executable}: {planned[0]} is not on {node_name(row)}\n"
+            f"gpuprof: {name} runs in {sys.executable}: {interpreter[0]} is not on "
+            f"{node_name(row)}\n"
         )
         sys.stderr.flush()
-        return [sys.executable, *planned[1:]]
-    return planned
+        return [sys.executable, *interpreter[1:]]
+    return interpreter
 
 
 def _find(program: str) -> str:

@@ -113,9 +113,9 @@ def parse_json(text: bytes) -> Any:
     for _ in range(DEEPEST + 1):
         level = [
             value
-            for each in level
-            if isinstance(each, (dict, list))
-            for value in (each.values() if isinstance(each, dict) else each)
+            for container in level
+            if isinstance(container, (dict, list))
+            for value in (container.values() if isinstance(container, dict) else container)
         ]
         if not level:
             return data
@@ -283,7 +283,7 @@ def remove_tree(directory: str | os.PathLike[str], last: str = "") -> None:
 
 def _empty(folder: str, top: int, keep: str = "") -> list[str]:
     """Remove the files in a folder; move its folders up to `top`. Returns their names there."""
-    moved = []
+    names = []
     handle = open_directory(folder, dir_fd=top)
     try:
         with os.scandir(handle) as entries:
@@ -292,9 +292,9 @@ def _empty(folder: str, top: int, keep: str = "") -> list[str]:
                     if entry.is_dir(follow_symlinks=False):
                         name = f".removing-{os.urandom(8).hex()}"
                         os.rename(entry.name, name, src_dir_fd=handle, dst_dir_fd=top)
-                        moved.append(name)
+                        names.append(name)
                     elif entry.name != keep:
                         os.unlink(entry.name, dir_fd=handle)
     finally:
         os.close(handle)
-    return moved
+    return names

@@ -97,16 +97,18 @@ def remove_stale_scratch(parent: str, disposable: Iterable[str]) -> None:
         OSError: `parent` cannot be read.
     """
     prefix = _prefix()
-    unused = []
+    candidates = []
     for name in os.listdir(parent):
         pid, _, start = name.removeprefix(prefix).partition("-")
         if name.startswith(prefix) and pid.isdigit() and process_start(int(pid)) != start:
             directory = os.path.join(parent, name)
-            ours = not owner_of(directory)[1]
-            unused += [directory] if ours and not _has_leftovers(directory, disposable) else []
-    used = {directory for _, directory in _processes()} if unused else set()
-    for directory in unused:
-        if directory not in used:
+            is_ours = not owner_of(directory)[1]
+            candidates += (
+                [directory] if is_ours and not _has_leftovers(directory, disposable) else []
+            )
+    busy = {directory for _, directory in _processes()} if candidates else set()
+    for directory in candidates:
+        if directory not in busy:
             _remove(directory)
 
 

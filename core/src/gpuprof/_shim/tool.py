@@ -180,8 +180,8 @@ def _adopted_code(line: Iterable[int]) -> int | None:
     for pid in line:
         with suppress(ChildProcessError):  # it was not left to us
             while time.monotonic() < until:
-                ended, status = os.waitpid(pid, os.WNOHANG)
-                if ended:
+                process, status = os.waitpid(pid, os.WNOHANG)
+                if process:
                     return os.waitstatus_to_exitcode(status)
                 time.sleep(0.02)
     return None
@@ -278,10 +278,10 @@ def wait(
         """Let go of dead orphans of the job, but for those that tell the worker's exit code."""
         target.process()  # it may have ended before we have looked for it
         with suppress(ChildProcessError, ProcessLookupError):
-            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                pid = ended.si_pid
-                ours = apart and os.getsid(pid) == os.getsid(0)  # such as of another thread
-                if ours or pid == process.pid or pid in target.line:
+            while child := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                pid = child.si_pid
+                is_ours = apart and os.getsid(pid) == os.getsid(0)  # such as of another thread
+                if is_ours or pid == process.pid or pid in target.line:
                     return
                 os.waitpid(pid, 0)
 
@@ -289,17 +289,17 @@ def wait(
     for early in undelivered:  # of the previous attempt
         process.send_signal(early)
     target.await_start(process)
-    stalled = _await_tool(process, target, scratch)
-    outlived = target.lives
+    is_stalled = _await_tool(process, target, scratch)
+    outlives = target.lives
     code: int | None = process.wait()
     target.await_end()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    adopted = _adopted_code(target.line)
-    if adopted is not None or outlived:
-        code = adopted
+    orphan_code = _adopted_code(target.line)
+    if orphan_code is not None or outlives:
+        code = orphan_code
     if target.started and not to_worker:  # the tool got them, and the worker ran
         undelivered.clear()
-    return End(code, target.started, stalled)
+    return End(code, target.started, is_stalled)
 
 
 def take_signals(undelivered: Sequence[int] = ()) -> None:
@@ -375,17 +375,17 @@ def run_tool(
         text=True,
         errors="replace",
     ) as process:
-        said = None
+        output = None
         try:
-            while said is None and time.monotonic() < until and progress.idle() <= IDLE:
+            while output is None and time.monotonic() < until and progress.idle() <= IDLE:
                 with suppress(subprocess.TimeoutExpired):
-                    said = process.communicate(timeout=min(1.0, deadline))[0]
+                    output = process.communicate(timeout=min(1.0, deadline))[0]
                 if process.poll() is not None:  # what it leaves behind may hold its output open
                     end_tool(directory)
         finally:
             process.kill()
             end_tool(directory, at_once=True)
-        return said
+        return output
 
 
 def spare_outputs() -> tuple[int, ...]:

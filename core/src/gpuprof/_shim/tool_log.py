@@ -58,14 +58,14 @@ class ToolLog:
             return
         import threading  # slow to import, rarely needed
 
-        ended = threading.Event()
-        arguments = (self._path, since, self._name, ended.wait)
+        end = threading.Event()
+        arguments = (self._path, since, self._name, end.wait)
         thread = threading.Thread(target=_follow, args=arguments, daemon=True)
         thread.start()
         try:
             yield
         finally:
-            ended.set()
+            end.set()
             thread.join()
 
     def close(self) -> None:
@@ -105,21 +105,21 @@ def _lines(content: bytes) -> Iterator[str]:
     """
     for line in content.decode(errors="replace").split("\n"):
         states = [" ".join(state.split()) for state in line.split("\r")]
-        said = next((state for state in reversed(states) if state), "")
-        if said:  # a stranger's log may hold commands for the terminal
-            yield "".join(each if each.isprintable() else "?" for each in said[:_LONGEST])
+        text = next((state for state in reversed(states) if state), "")
+        if text:  # a stranger's log may hold commands for the terminal
+            yield "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST])
 
 
 def _follow(path: str, start: int, name: str, wait: Callable[[float], bool]) -> None:
     with suppress(OSError, UnsafeFile), open(open_regular(path), "rb") as file:
         file.seek(start)
-        begun, over = b"", False
+        rest, over = b"", False
         while True:
-            found = file.read()
-            whole, newline, begun = (begun + found).rpartition(b"\n")
+            content = file.read()
+            whole, newline, rest = (rest + content).rpartition(b"\n")
             _print(name, whole + newline)
-            if over and not found:
-                _print(name, begun)
+            if over and not content:
+                _print(name, rest)
                 return
             over = over or wait(_PAUSE)
 

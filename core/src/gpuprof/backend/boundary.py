@@ -42,7 +42,7 @@ class Hooks(pluggy.PluginManager):
         Raises:
             PluginValidationError: a hook is unknown, has unknown arguments, or is a wrapper.
         """
-        registered = super().register(plugin, name)
+        registered_name = super().register(plugin, name)
         for caller in self.get_hookcallers(plugin) or ():
             for hook in caller.get_hookimpls():
                 if hook.plugin is plugin:
@@ -51,16 +51,16 @@ class Hooks(pluggy.PluginManager):
                             plugin, f"{caller.name} is a hook wrapper; expected a plain method"
                         )
                     if caller.name != _UNGUARDED:
-                        guarded = _guard(hook.function, caller.name, name or "", plugin)
-                        hook.function = guarded  # type: ignore[misc]
-        return registered
+                        guard = _guard(hook.function, caller.name, name or "", plugin)
+                        hook.function = guard  # type: ignore[misc]
+        return registered_name
 
-    def each(self, hook: str, **given: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
+    def each(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
         """One call of a hook for each plugin, with its name, so one failure spares the others."""
         plugins = self.list_name_plugin()
         for name, plugin in plugins:
             others = [other for _, other in plugins if other is not plugin]
-            yield name, functools.partial(self.subset_hook_caller(hook, others), **given)
+            yield name, functools.partial(self.subset_hook_caller(hook, others), **arguments)
 
 
 @contextmanager
@@ -127,9 +127,9 @@ def normalise(hook: str, result: object) -> Any:
 
 def _guard(function: Callable[..., Any], hook: str, name: str, plugin: object) -> Any:
     @functools.wraps(function)
-    def guarded(*given: Any) -> Any:
+    def guarded(*arguments: Any) -> Any:
         with contained(name, hook, plugin):
-            result = function(*given)
+            result = function(*arguments)
         return _checked(hook, result, name, plugin)
 
     return guarded
@@ -168,7 +168,7 @@ def _list_of(one: Callable[[object], Any]) -> Callable[[object], list[Any]]:
     def check(value: object) -> list[Any]:
         if not isinstance(value, (list, tuple)):  # a string is a sequence, too
             raise TypeError
-        return [one(each) for each in value]
+        return [one(item) for item in value]
 
     return check
 
@@ -177,7 +177,7 @@ def _by_window(one: Callable[[object], Any]) -> Callable[[object], dict[int, Any
     def check(value: object) -> dict[int, Any]:
         if not isinstance(value, Mapping) or any(type(number) is not int for number in value):
             raise TypeError
-        return {number: one(each) for number, each in value.items()}
+        return {number: one(item) for number, item in value.items()}
 
     return check
 
@@ -185,10 +185,10 @@ def _by_window(one: Callable[[object], Any]) -> Callable[[object], dict[int, Any
 def _variables(value: object) -> dict[str, str | None]:
     if not isinstance(value, Mapping):
         raise TypeError
-    made = {_text(name): None if to is None else _path(to) for name, to in value.items()}
-    if any(not name or "=" in name or "\0" in f"{name}{to}" for name, to in made.items()):
+    variables = {_text(name): None if to is None else _path(to) for name, to in value.items()}
+    if any(not name or "=" in name or "\0" in f"{name}{to}" for name, to in variables.items()):
         raise ValueError
-    return made
+    return variables
 
 
 def _collected(value: object) -> Collected:

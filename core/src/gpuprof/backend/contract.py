@@ -46,15 +46,15 @@ def check(name: str, plugin: object, where: str, distribution: Distribution | No
         PluginError: its versions of the contract are invalid, all newer than `CONTRACT`, or all
             older than `OLDEST`.
     """
-    declared: Any = getattr(plugin, "contract", OLDEST)
-    is_pair = isinstance(declared, tuple) and len(declared) == 2
-    first, last = declared if is_pair else (declared, declared)
+    versions: Any = getattr(plugin, "contract", OLDEST)
+    is_pair = isinstance(versions, tuple) and len(versions) == 2
+    first, last = versions if is_pair else (versions, versions)
     of = f" ({distribution.name} {distribution.version})" if distribution is not None else ""
     about = f"{where}: {name!r}{of}"
     if type(first) is not int or type(last) is not int or not 1 <= first <= last:
         raise PluginError(
             name,
-            f"{about}: contract = {declared!r} is not valid; expected a version, such as "
+            f"{about}: contract = {versions!r} is not valid; expected a version, such as "
             f"{CONTRACT}, or the first and the last, such as (1, {CONTRACT + 1})",
         )
     if first > CONTRACT:
@@ -77,25 +77,25 @@ def capability(backend: object) -> Capability | None:
 
     ``None`` if it has none of the hooks that affect a worker.
     """
-    declared: Capability | None = getattr(backend, "capability", None)
-    return declared or _by_hooks(backend)
+    value: Capability | None = getattr(backend, "capability", None)
+    return value or _by_hooks(backend)
 
 
 def capability_problem(backend: object) -> str | None:
     """What is wrong with the declared capability or `start_in_thread`, or ``None``."""
-    declared = getattr(backend, "capability", None)
+    value = getattr(backend, "capability", None)
     in_thread = getattr(backend, "start_in_thread", False)
     if not isinstance(in_thread, bool):
         return f"start_in_thread: {in_thread!r} is not valid; expected True or False"
     if in_thread and _by_hooks(backend) != "in_process":
         return "start_in_thread: True is for a backend that records in the process"
-    if declared is None:
+    if value is None:
         return None
-    if declared not in get_args(Capability):
-        return f"capability: {declared!r} is not valid; valid: {', '.join(get_args(Capability))}"
+    if value not in get_args(Capability):
+        return f"capability: {value!r} is not valid; valid: {', '.join(get_args(Capability))}"
     actual = _by_hooks(backend)
-    if declared != actual and actual is not None:
-        return f"capability: {declared!r} is declared, but {_REASONS[actual]}: {actual!r}"
+    if value != actual and actual is not None:
+        return f"capability: {value!r} is declared, but {_REASONS[actual]}: {actual!r}"
     return None
 
 
@@ -127,7 +127,7 @@ def has(plugin: object, hook: str) -> bool:
 def _required(distribution: Distribution | None) -> str:
     """What a distribution requires of gpuprof; it knows which release it was written for."""
     for requirement in (distribution.requires if distribution is not None else None) or []:
-        found = re.match(rf"{NAME}\s*\(?\s*([<>=!~][^;)]*)", requirement)
-        if found:
-            return f"gpuprof {found[1].strip()}"
+        match = re.match(rf"{NAME}\s*\(?\s*([<>=!~][^;)]*)", requirement)
+        if match:
+            return f"gpuprof {match[1].strip()}"
     return "a newer gpuprof"

@@ -65,12 +65,12 @@ def catalogue(group: str = BACKENDS) -> Catalogue:
     """List the installed entry points of a group without importing them."""
     by_name: dict[str, list[importlib.metadata.EntryPoint]] = {}
     for entry in importlib.metadata.entry_points(group=group):
-        found = by_name.setdefault(entry.name, [])
+        entries_of_name = by_name.setdefault(entry.name, [])
         # An editable install can be on the path twice: still one plugin.
         if (entry.value, _distribution(entry)) not in [
-            (other.value, _distribution(other)) for other in found
+            (other.value, _distribution(other)) for other in entries_of_name
         ]:
-            found.append(entry)
+            entries_of_name.append(entry)
     owners = {name: tuple(map(_distribution, entries)) for name, entries in by_name.items()}
     usable = {name: entries for name, entries in by_name.items() if name not in RESERVED}
     return Catalogue(
@@ -112,14 +112,14 @@ def _required_by(extra: str) -> frozenset[str]:
 
 def known_backends() -> list[str]:
     """The backends that a configuration may name, installed or not."""
-    found = catalogue()
-    return sorted({*found.entries, *found.duplicates, *own_backends()})
+    backends = catalogue()
+    return sorted({*backends.entries, *backends.duplicates, *own_backends()})
 
 
 def known_sections() -> list[str]:
     """The sections of options that a configuration may have: backends' and plugins'."""
-    found = catalogue(PLUGINS)
-    return sorted({*known_backends(), *found.entries, *found.duplicates})
+    plugins = catalogue(PLUGINS)
+    return sorted({*known_backends(), *plugins.entries, *plugins.duplicates})
 
 
 @attrs.frozen
@@ -178,16 +178,16 @@ def load(name: str, path: str, group: str = BACKENDS) -> Any:
     Raises:
         PluginError: the plugin is not installed, is ambiguous, or fails to import.
     """
-    found = catalogue(group)
-    if name in found.duplicates:
-        several = " and ".join(found.duplicates[name])
+    plugins = catalogue(group)
+    if name in plugins.duplicates:
+        several = " and ".join(plugins.duplicates[name])
         raise PluginError(name, f"{path}: {name!r} is provided by {several}; uninstall one of them")
     if name in RESERVED:
-        owners = found.reserved.get(name, ())
+        owners = plugins.reserved.get(name, ())
         raise PluginError(name, f"{path}: {reserved_problem(name, owners)}")
-    if name not in found.entries:
+    if name not in plugins.entries:
         raise PluginError(name, f"{path}: {name!r} is not installed{_alternatives(name, group)}")
-    entry = found.entries[name]
+    entry = plugins.entries[name]
     where = f"{path}: {name!r} ({_distribution(entry)}) fails to import: "
     try:
         with contained(name, f"{where}it"):
@@ -197,7 +197,9 @@ def load(name: str, path: str, group: str = BACKENDS) -> Any:
     except Exception as error:
         raise PluginError(name, f"{where}{type(error).__name__}: {error}") from error
     contract.check(name, plugin, path, entry.dist)
-    lacks = [wanted for wanted in _ATTRIBUTES.get(group, ()) if not hasattr(plugin, wanted)]
+    lacks = [
+        attribute for attribute in _ATTRIBUTES.get(group, ()) if not hasattr(plugin, attribute)
+    ]
     if lacks:
         of = f"{path}: {name!r} ({_distribution(entry)})"
         raise PluginError(name, f"{of} breaks the contract: it has no {', '.join(lacks)}")
@@ -219,17 +221,17 @@ def manager(
         PluginError: a hook is misspelt or has unknown arguments, an extra plugin implements a hook
             reserved for the backend or cannot be instantiated, or two plugins exclude each other.
     """
-    made = Hooks()
+    hooks = Hooks()
     _refuse_rivals(backend, extra)
     for name, plugin in [("backend", backend), *extra]:
         if name != "backend":
-            taken = [hook for hook in BACKEND_ONLY if contract.has(plugin, hook)]
-            if taken:
+            reserved_hooks = [hook for hook in BACKEND_ONLY if contract.has(plugin, hook)]
+            if reserved_hooks:
                 others = ", ".join(hook for hook in hookspecs.__all__ if hook not in BACKEND_ONLY)
                 raise PluginError(
                     name,
-                    f"plugins: {name!r} implements {', '.join(taken)}, reserved for the backend; "
-                    f"valid: {others}",
+                    f"plugins: {name!r} implements {', '.join(reserved_hooks)}, reserved for the "
+                    f"backend; valid: {others}",
                 )
             try:
                 plugin = make(name, plugin, options.get(name))
@@ -239,13 +241,13 @@ def manager(
                     f"plugins: {name!r} failed to start: {type(error).__name__}: {reason(error)}",
                 ) from error
         try:
-            made.register(plugin, name)
-            made.check_pending()
+            hooks.register(plugin, name)
+            hooks.check_pending()
         except (pluggy.PluginValidationError, ValueError) as error:
             raise PluginError(
                 name, f"{name!r} breaks the contract: {' '.join(str(error).split())}"
             ) from error
-    return made
+    return hooks
 
 
 def make(name: str, plugin: Any, options: object = None) -> object:
@@ -299,8 +301,8 @@ def _alternatives(name: str, group: str) -> str:
     if group in (FRAMEWORKS, SYSTEMS):
         valid = sorted(installed) if group == FRAMEWORKS else ["gpuprof", *sorted(installed)]
         missing = own_frameworks() - catalogue(FRAMEWORKS).entries.keys()
-        known = sorted({*installed, *missing})
-        close = [] if name in known else difflib.get_close_matches(name, known, n=1)
+        valid_names = sorted({*installed, *missing})
+        close = [] if name in valid_names else difflib.get_close_matches(name, valid_names, n=1)
         return (
             (f"; did you mean {close[0]!r}? Valid" if close else "; valid")
             + f": {', '.join(valid) or 'none'}"
@@ -314,17 +316,17 @@ def _alternatives(name: str, group: str) -> str:
         )
     if group == PLUGINS:
         close = difflib.get_close_matches(name, installed, n=1)
-        meant = f"; did you mean {close[0]!r}? Valid" if close else "; valid"
-        return f"{meant}: {', '.join(sorted(installed)) or 'none, as no plugin is installed'}"
+        hint = f"; did you mean {close[0]!r}? Valid" if close else "; valid"
+        return f"{hint}: {', '.join(sorted(installed)) or 'none, as no plugin is installed'}"
     own = own_backends()
-    meant = ""
+    hint = ""
     if name not in own:
-        runs = next((each for each in sorted(installed) if name in _programs(each)), None)
+        runs = next((backend for backend in sorted(installed) if name in _programs(backend)), None)
         close = difflib.get_close_matches(name, {*installed, *own}, n=1)
-        meant = f"{runs!r}, which runs {name}" if runs else repr(close[0]) if close else ""
+        hint = f"{runs!r}, which runs {name}" if runs else repr(close[0]) if close else ""
     others = ", ".join(sorted({*own} - {*installed, name}))
     return (
-        (f"; did you mean {meant}? Valid" if meant else "; valid")
+        (f"; did you mean {hint}? Valid" if hint else "; valid")
         + f": {', '.join(sorted({*installed, 'none'}))}"
         + (f"; not installed: {others}" if others else "")
         + (_install_hint(name, "backends") if name in own else "")
@@ -354,5 +356,5 @@ def make_hooks(
 ) -> Hooks:
     """Instantiate the backend with its options and put it into a manager with the plugins."""
     with contained("backend", "the class", backend):
-        made = backend(options)
-    return manager(made, plugins, plugin_options)
+        instance = backend(options)
+    return manager(instance, plugins, plugin_options)

@@ -58,15 +58,15 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     >>> fill("{worker}_{pid}", {"worker": "A-0"})
     'A-0_{pid}'
     """
-    filled = "".join(
+    name = "".join(
         text + ("" if field is None else values.get(field, f"{{{field}}}").replace("/", "%2F"))
         for text, field, _, _ in string.Formatter().parse(template)
     )
-    encoded = filled.encode()
-    if len(encoded) <= _LONGEST:
-        return filled
-    digest = hashlib.blake2b(encoded, digest_size=4).hexdigest()
-    return f"{encoded[: _LONGEST - 9].decode(errors='ignore')}-{digest}"
+    content = name.encode()
+    if len(content) <= _LONGEST:
+        return name
+    digest = hashlib.blake2b(content, digest_size=4).hexdigest()
+    return f"{content[: _LONGEST - 9].decode(errors='ignore')}-{digest}"
 
 
 def slug(label: str) -> str:
@@ -92,15 +92,15 @@ def move(source: str, stem: str, extension: str) -> str | None:
     Returns:
         The final path, or ``None`` if `source` is gone: another process has moved it.
     """
-    mine = f"{source}.{os.getpid()}.moving"
+    own_name = f"{source}.{os.getpid()}.moving"
     try:
-        os.rename(source, mine)  # of two processes, only one succeeds
+        os.rename(source, own_name)  # of two processes, only one succeeds
     except FileNotFoundError:
         return None
-    follow_umask(mine)
+    follow_umask(own_name)
     for number in itertools.count(1):
         final = stem + (f".{number}" if number > 1 else "") + extension
-        if not os.path.lexists(keeper(final)) and take_name(mine, final):
+        if not os.path.lexists(keeper(final)) and take_name(own_name, final):
             return final
     raise AssertionError  # for type checkers
 

@@ -43,7 +43,7 @@ def begin(
         on_fault: gets a sentence if one does not work here. The job goes on without it.
         hooks: what they tell besides scopes.
     """
-    begun = []
+    instruments = []
     libraries = {name: KNOWN[name] for name in names}
     if libraries:  # a wait in a helper thread is a wait of the one that joins it
         libraries["threads"] = (threads,)
@@ -51,5 +51,5 @@ def begin(
         instrument = Instrument(library, timing, on_fault, hooks)
         for module, install in part.INSTALL.items():
             instrument.after_import(module, install)
-        begun.append(instrument)
-    return begun
+        instruments.append(instrument)
+    return instruments

@@ -53,16 +53,16 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int, int]]:
     >>> runs(range(4096)), runs([1, 3, 5, 7]), runs([4]), runs([0, 1, 5, 9])
     ([(0, 1, 4096)], [(1, 2, 4)], [(4, 1, 1)], [(0, 1, 2), (5, 4, 2)])
     """
-    found: list[tuple[int, int, int]] = []
+    stretches: list[tuple[int, int, int]] = []
     for number in numbers:
-        first, step, count = found[-1] if found else (0, 0, 0)
+        first, step, count = stretches[-1] if stretches else (0, 0, 0)
         if count == 1:
-            found[-1] = first, number - first, 2
+            stretches[-1] = first, number - first, 2
         elif count and number == first + step * count:
-            found[-1] = first, step, count + 1
+            stretches[-1] = first, step, count + 1
         else:
-            found.append((number, 1, 1))
-    return found
+            stretches.append((number, 1, 1))
+    return stretches
 
 
 class _Group:
@@ -96,9 +96,9 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
         raise UnexpectedError("this release of torch does not number its collectives")
     store_of = c10d._get_process_group_store
     groups: weakref.WeakKeyDictionary[Any, _Group] = weakref.WeakKeyDictionary()
-    begun: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+    keys: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
-    noted: weakref.WeakSet[Any] = weakref.WeakSet()
+    old_groups: weakref.WeakSet[Any] = weakref.WeakSet()
     count = itertools.count()
 
     def note_groups() -> None:
@@ -106,26 +106,26 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
             return
         rank = distributed.get_rank()
         for group, ranks in list(c10d._world.pg_group_ranks.items()):
-            if rank in ranks and group not in noted and next(count) < _MOST_GROUPS:
-                noted.add(group)
+            if rank in ranks and group not in old_groups and next(count) < _MOST_GROUPS:
+                old_groups.add(group)
                 name = getattr(group, "group_desc", None) or ""
                 instrument.note_event(PROCESS_GROUP, name=name, rank=rank, ranks=runs(ranks))
 
-    def group_of(given: Any) -> _Group | None:
-        if not distributed.is_initialized() or c10d._rank_not_in_group(given):
+    def group_of(argument: Any) -> _Group | None:
+        if not distributed.is_initialized() or c10d._rank_not_in_group(argument):
             return None
-        group = c10d._get_default_group() if given is None else given
-        found = groups.get(group)
-        if found is None:
-            found = groups[group] = _Group(group, store_of(group))
-        return found
+        group = c10d._get_default_group() if argument is None else argument
+        known_group = groups.get(group)
+        if known_group is None:
+            known_group = groups[group] = _Group(group, store_of(group))
+        return known_group
 
     def collective(function: Callable[..., Any]) -> Callable[..., Call | None]:
         name, signature = function.__name__, inspect.signature(function)
 
         def before(*args: Any, **kwargs: Any) -> Call | None:
-            given = signature.bind(*args, **kwargs).arguments
-            group = group_of(given.get("group"))
+            arguments = signature.bind(*args, **kwargs).arguments
+            group = group_of(arguments.get("group"))
             if group is None:
                 return None
             number = group.counted
@@ -133,13 +133,13 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
             def key(result: Any) -> str | None:
                 if group.counted == number:
                     return None  # this backend does not count
-                made = f"dist:{group.name}:{number}:{name}"
+                link = f"dist:{group.name}:{number}:{name}"
                 if result is not None:
-                    begun[result] = made
-                return made
+                    keys[result] = link
+                return link
 
             # what is only begun is not waited for here: others that wait are waiting for this
-            return Call(f"torch.{name}", None if given.get("async_op") else "barrier", key)
+            return Call(f"torch.{name}", None if arguments.get("async_op") else "barrier", key)
 
         return before
 
@@ -157,7 +157,7 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
         return before
 
     def wait(work: Any, *_: Any, **__: Any) -> Call | None:
-        key = begun.pop(work, None)
+        key = keys.pop(work, None)
         return None if key is None else Call("torch.wait", "*", key)
 
     owners = [c10d, distributed]

@@ -77,27 +77,27 @@ class Driven(Coroutine[Any, Any, Any]):
         finally:
             self._leave(None)
 
-    def _step(self, resume: Callable[..., Any], *given: Any) -> Any:
+    def _step(self, resume: Callable[..., Any], *arguments: Any) -> Any:
         self._resume()
         try:
-            awaited = resume(*given)
+            future = resume(*arguments)
         except BaseException:  # it has returned, or failed
             if self._key is not None and self._scope is None:
                 self._guarded(self._enter, self._name, None, None)
             self._leave(self._key)
             raise
         self._leave(None)
-        self._guarded(self._suspend, awaited)
-        return awaited
+        self._guarded(self._suspend, future)
+        return future
 
-    def _guarded(self, mark: Callable[..., object], *given: Any) -> None:
+    def _guarded(self, mark: Callable[..., object], *arguments: Any) -> None:
         if self._instrument.on:
-            self._instrument.guarded(mark, *given)
+            self._instrument.guarded(mark, *arguments)
 
-    def _suspend(self, awaited: Any) -> None:
+    def _suspend(self, future: Any) -> None:
         inner = _innermost(self._owner)
         name = SLEEP if _code(inner) is _sleep() else AWAIT
-        self._enter(name, "*", functools.partial(_keys, awaited, inner))
+        self._enter(name, "*", functools.partial(_keys, future, inner))
 
     def _resume(self) -> None:
         self._leave(None)
@@ -109,10 +109,10 @@ class Driven(Coroutine[Any, Any, Any]):
         if not self._began:  # not inside of what made the task: it goes on meanwhile
             self._began = True
             recording.set_cursor(fixed_cursor(recording.top, IN_LOOP))
-        around: Any = recording.get_cursor().scope
-        while around.node is None:
-            around = around.parent
-        if around is recording.top:  # else the job has a scope of its own around this step
+        outer: Any = recording.get_cursor().scope
+        while outer.node is None:
+            outer = outer.parent
+        if outer is recording.top:  # else the job has a scope of its own around this step
             self._enter(self._name, None, None)
 
     def _enter(self, name: str, waits_for: str | None, key: Any) -> None:
@@ -205,11 +205,11 @@ class Tasks:
     def _wrapping(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def wrap_future(future: Any, *args: Any, **options: Any) -> Any:
-            wrapped = original(future, *args, **options)
+            result = original(future, *args, **options)
             if not self._instrument.on:
-                return wrapped
+                return result
             key = self._instrument.guarded(self._key_of, getattr(future, "object_ref", None))
-            return self._keyed(wrapped, key or getattr(future, KEY, None))
+            return self._keyed(result, key or getattr(future, KEY, None))
 
         return wrap_future
 
@@ -254,12 +254,12 @@ def _innermost(coroutine: Any) -> Any:
     return coroutine
 
 
-def _keys(awaited: Any, by: Any) -> tuple[str, ...]:
+def _keys(future_or_task: Any, by: Any) -> tuple[str, ...]:
     """The keys of what was waited for; none unless all are known."""
-    key = getattr(awaited, KEY, None)
+    key = getattr(future_or_task, KEY, None)
     if key is not None:
         return (key,)
-    several = getattr(awaited, "_children", None)  # of `gather`
+    several = getattr(future_or_task, "_children", None)  # of `gather`
     if several is None and _code(by) in _waiters() and by.cr_frame is not None:
         local = by.cr_frame.f_locals.get(_waiters()[by.cr_code]) or ()
         several = local if isinstance(local, (set, frozenset, list, tuple)) else (local,)

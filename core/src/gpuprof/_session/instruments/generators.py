@@ -32,18 +32,18 @@ class Stream:
 
     def items(self, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         """The items of a generator, which gets what is sent: Ray says how it stored an item."""
-        given = None
+        value = None
         for number in itertools.count(FIRST):
-            opened = self._begin()
+            scope = self._begin()
             last = True
             try:
-                item = generator.send(given)
+                item = generator.send(value)
                 last = False
             except StopIteration as stop:
                 return stop.value
             finally:
-                self._end(opened, number, last)
-            given = yield item
+                self._end(scope, number, last)
+            value = yield item
         raise AssertionError  # for type checkers
 
     async def async_items(
@@ -54,20 +54,20 @@ class Stream:
         Args:
             before: called first, in its event loop.
         """
-        given = None
+        value = None
         for number in itertools.count(FIRST):
-            opened = self._begin(before if number == FIRST else None)
+            scope = self._begin(before if number == FIRST else None)
             last = True
             try:
-                step = generator.asend(given)
+                step = generator.asend(value)
                 item = await Driven(self._instrument, step, owner=generator)
                 last = False
             except StopAsyncIteration:
                 return
             finally:
-                self._end(opened, number, last)
+                self._end(scope, number, last)
             try:
-                given = yield item
+                value = yield item
             except GeneratorExit:
                 await generator.aclose()
                 raise

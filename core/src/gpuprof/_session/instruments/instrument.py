@@ -115,9 +115,9 @@ class Instrument:
     ) -> None:
         """Call `install` when the job has imported a module; now if it has been."""
 
-        def apply(imported: ModuleType) -> None:
+        def apply(library: ModuleType) -> None:
             if self.on:
-                self.guarded(install, self, imported)
+                self.guarded(install, self, library)
 
         after_import(module, apply)
 
@@ -168,18 +168,20 @@ class Instrument:
                 self.fail(fault)
             return result
         name, waits_for, key, others = call
-        given = args if others is None else others
-        return call_linked(self.recording, name, waits_for, key, function, given, kwargs, self.fail)
+        call_args = args if others is None else others
+        return call_linked(
+            self.recording, name, waits_for, key, function, call_args, kwargs, self.fail
+        )
 
     async def call_coroutine(self, before: Callable[..., Call | None], coroutine: Any) -> Any:
         """Await a coroutine inside a scope, as `call` does."""
-        opened = self.begin(before, (), {})
-        if not isinstance(opened, tuple):
+        scope_or_fault = self.begin(before, (), {})
+        if not isinstance(scope_or_fault, tuple):
             result = await coroutine
-            if opened is not None:
-                self.fail(opened)
+            if scope_or_fault is not None:
+                self.fail(scope_or_fault)
             return result
-        call, scope = opened
+        call, scope = scope_or_fault
         scope._crosses_tasks = True
         try:
             result = await coroutine
@@ -240,13 +242,15 @@ class Instrument:
             raise UnexpectedError(f"it has no {name}.{attribute}")
         original = getattr(first, _MARK, first)  # a fork has its parent's
         static = isinstance(original, staticmethod)
-        made = make(original.__func__ if static else original)
-        made = staticmethod(made) if static else made
-        setattr(made, _MARK, original)
+        replacement = make(original.__func__ if static else original)
+        replacement = staticmethod(replacement) if static else replacement
+        setattr(replacement, _MARK, original)
         for owner in owners:
             if inspect.getattr_static(owner, attribute, None) is first:
-                setattr(owner, attribute, made)
-                self._undo.append(functools.partial(_put_back, owner, attribute, made, original))
+                setattr(owner, attribute, replacement)
+                self._undo.append(
+                    functools.partial(_put_back, owner, attribute, replacement, original)
+                )
 
     def after(self, owners: list[Any], attribute: str, then: Callable[[], object]) -> None:
         """Call `then` after each call of a function that returns.
@@ -328,6 +332,8 @@ def _switch_off() -> None:
 os.register_at_fork(after_in_child=_switch_off)
 
 
-def _put_back(owner: Any, attribute: str, made: Any, original: Any) -> None:
-    if inspect.getattr_static(owner, attribute, None) is made:  # else others have replaced it, too
+def _put_back(owner: Any, attribute: str, replacement: Any, original: Any) -> None:
+    if (
+        inspect.getattr_static(owner, attribute, None) is replacement
+    ):  # else others have replaced it, too
         setattr(owner, attribute, original)

@@ -140,19 +140,19 @@ _MOST_ITEMS = 10_000
 
 def _install_buffer(name: str, instrument: Instrument, module: ModuleType) -> None:
     def keys(buffer: Any) -> dict[int, str]:
-        known: dict[int, str] = buffer.__dict__.setdefault(_STATE, {})
-        return known
+        by_item: dict[int, str] = buffer.__dict__.setdefault(_STATE, {})
+        return by_item
 
     def put(buffer: Any, item: Any, *_: Any, **__: Any) -> Call:
-        key, known = new_key("queue"), keys(buffer)
-        known[id(item)] = key
-        if len(known) > _MOST_ITEMS:
-            del known[next(iter(known))]
+        key, by_item = new_key("queue"), keys(buffer)
+        by_item[id(item)] = key
+        if len(by_item) > _MOST_ITEMS:
+            del by_item[next(iter(by_item))]
         return Call("queue.put", None, key)
 
     def get(buffer: Any, block: bool = True, *_: Any, **__: Any) -> Call | None:
-        known = keys(buffer)
-        return Call("queue.get", "*", lambda item: known.get(id(item))) if block else None
+        by_item = keys(buffer)
+        return Call("queue.get", "*", lambda item: by_item.get(id(item))) if block else None
 
     kind = getattr(module, name, None)
     if kind is not None:  # another release may have none

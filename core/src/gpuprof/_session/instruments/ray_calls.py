@@ -56,8 +56,8 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     # looked up here, so that another release of Ray fails here and not in a call
     is_ref = ray.ObjectRef
     infos = worker.global_worker.function_actor_manager.execution_infos
-    known = hasattr(worker.Worker, "current_task_id") and worker.WORKER_MODE
-    if not (isinstance(infos, dict) and known):
+    has_parts = hasattr(worker.Worker, "current_task_id") and worker.WORKER_MODE
+    if not (isinstance(infos, dict) and has_parts):
         raise UnexpectedError("this release of Ray looks up an actor's methods in another way")
     result = is_ref(bytes(range(is_ref.size())))
     if result.task_id().binary() != result.binary()[:_TASK]:
@@ -90,8 +90,8 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
 
     def keys(refs: Any) -> tuple[bytes, ...]:
         own = running()  # what it has put in the store itself
-        known = [key(ref) for ref in refs if isinstance(ref, is_ref)]
-        return tuple(dict.fromkeys([key for key in known if key != own]))
+        has_parts = [key(ref) for ref in refs if isinstance(ref, is_ref)]
+        return tuple(dict.fromkeys([key for key in has_parts if key != own]))
 
     def getting(object_refs: Any, **_: Any) -> Call | None:
         several = isinstance(object_refs, (list, tuple))
@@ -148,15 +148,15 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         """Note each call that is sent, and the calls whose results are its arguments."""
         return functools.wraps(function)(follow(function, time.perf_counter_ns, note_sent))
 
-    def note_sent(started: int, refs: Any, args: Any, options: Any) -> None:
+    def note_sent(start: int, refs: Any, args: Any, options: Any) -> None:
         if not instrument.on:
             return
         try:
             first = refs if isinstance(refs, is_ref) else first_of(refs)
             if first is not None:
-                given = _arguments(args[1:], options) if args else ()
-                needs = tuple([key(ref) for ref in given if isinstance(ref, is_ref)])
-                instrument.note_sent(started, key(first), needs)
+                arguments = _arguments(args[1:], options) if args else ()
+                needs = tuple([key(ref) for ref in arguments if isinstance(ref, is_ref)])
+                instrument.note_sent(start, key(first), needs)
         except Exception as error:
             instrument.fail(error)
 
@@ -181,8 +181,8 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         def call(self: Any, *args: Any, **options: Any) -> Any:
             if instrument.on:
                 try:
-                    described = self._ray_actor_creation_function_descriptor
-                    note_called(described.class_name.rpartition(".")[2], args[0], self._actor_id)
+                    descriptor = self._ray_actor_creation_function_descriptor
+                    note_called(descriptor.class_name.rpartition(".")[2], args[0], self._actor_id)
                 except Exception as error:
                     instrument.fail(error)
             return send(self, *args, **options)
@@ -241,11 +241,11 @@ def _arguments(args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
     """The job's arguments among those of Ray's own function: a list or tuple, and a mapping."""
     arguments: list[Any] = []
     # of one method they stand behind its name
-    for given in (*args, options.get("args"), options.get("kwargs")):
-        if given and isinstance(given, (list, tuple)):
-            arguments += given
-        elif given and isinstance(given, dict):
-            arguments += given.values()
+    for argument in (*args, options.get("args"), options.get("kwargs")):
+        if argument and isinstance(argument, (list, tuple)):
+            arguments += argument
+        elif argument and isinstance(argument, dict):
+            arguments += argument.values()
     return arguments
 
 

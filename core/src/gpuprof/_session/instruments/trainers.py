@@ -58,8 +58,8 @@ def _mark_callbacks(
 def _install_lightning_hooks(instrument: Instrument, module: ModuleType) -> None:
     def hook(trainer: Any, name: str, *_: Any, pl_module: Any = None, **__: Any) -> Call | None:
         kind = type(pl_module or trainer.lightning_module)
-        inherited = inspect.getattr_static(module.pl.LightningModule, name, None)
-        if inspect.getattr_static(kind, name, None) is inherited:
+        own_of_lightning = inspect.getattr_static(module.pl.LightningModule, name, None)
+        if inspect.getattr_static(kind, name, None) is own_of_lightning:
             return None
         return Call(f"{kind.__name__}.{name}", "nothing")
 
@@ -73,14 +73,14 @@ def _install_lightning_hooks(instrument: Instrument, module: ModuleType) -> None
 
 def _install_trl(instrument: Instrument, module: ModuleType) -> None:
     """TRL has a context of its own for its parts, and for each reward function."""
-    opened: dict[int, Any] = {}
+    scopes: dict[int, Any] = {}
 
     def enter(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def __enter__(self: Any) -> Any:
             result = original(self)
             if instrument.on:
-                opened[id(self)] = instrument.begin(lambda: Call(self.name, "nothing"), (), {})
+                scopes[id(self)] = instrument.begin(lambda: Call(self.name, "nothing"), (), {})
             return result
 
         return __enter__
@@ -88,11 +88,11 @@ def _install_trl(instrument: Instrument, module: ModuleType) -> None:
     def leave(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def __exit__(self: Any, *error: Any) -> Any:
-            begun = opened.pop(id(self), None)
-            if isinstance(begun, Exception):
-                instrument.fail(begun)
-            elif begun is not None:
-                instrument.end(begun[0], begun[1], None)
+            scope = scopes.pop(id(self), None)
+            if isinstance(scope, Exception):
+                instrument.fail(scope)
+            elif scope is not None:
+                instrument.end(scope[0], scope[1], None)
             return original(self, *error)
 
         return __exit__

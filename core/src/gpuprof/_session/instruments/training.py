@@ -47,7 +47,7 @@ def _install_autograd(instrument: Instrument, autograd: ModuleType) -> None:
 
 
 def _install_optimizers(instrument: Instrument, optimizers: ModuleType) -> None:
-    counted: weakref.ref[Any] | None = None
+    first_optimizer: weakref.ref[Any] | None = None
 
     def stepping(*_: Any, **__: Any) -> Call:
         return Call("optimizer", "nothing")
@@ -55,18 +55,18 @@ def _install_optimizers(instrument: Instrument, optimizers: ModuleType) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
-            hooked = original(function)
+            torch_step = original(function)
 
-            @functools.wraps(hooked)
+            @functools.wraps(torch_step)
             def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-                nonlocal counted
+                nonlocal first_optimizer
                 if is_compiling() or not instrument.on:
-                    return hooked(optimizer, *args, **kwargs)
-                result = instrument.call(stepping, hooked, (optimizer, *args), kwargs)
+                    return torch_step(optimizer, *args, **kwargs)
+                result = instrument.call(stepping, torch_step, (optimizer, *args), kwargs)
                 # of several, as a GAN has them, the first one tells the steps
-                if counted is None or counted() is None:
-                    counted = weakref.ref(optimizer)
-                if counted() is optimizer:
+                if first_optimizer is None or first_optimizer() is None:
+                    first_optimizer = weakref.ref(optimizer)
+                if first_optimizer() is optimizer:
                     instrument.end_step()
                 return result
 
