@@ -15,6 +15,7 @@ from gpuprof._artifacts.ledger import read
 from gpuprof._cli import main
 from gpuprof._report.explain import answer_of, as_json
 from gpuprof._session import ledger as written
+from gpuprof._session.blocks import BLOCK
 from gpuprof.errors import GpuprofError
 from support.fuzzing import within
 from support.made_ledgers import MEETS, RELEASES, WAITS, MadeLedger
@@ -174,7 +175,7 @@ def test_a_hole_in_a_ledger_is_not_read(tmp_path: Path) -> None:
     before = path.stat().st_size
     with open(path, "ab") as file:
         content = zlib.crc32(bytes(zeros), zlib.crc32(b"clck"))
-        file.write(written.BLOCK.pack(b"clck", zeros, content))
+        file.write(BLOCK.pack(b"clck", zeros, content))
         end = file.tell() + zeros
     os.truncate(path, end)
     tracemalloc.start()

@@ -107,7 +107,7 @@ class Recording:
         self._plant()
         self.switch(enabled)
         self._timing = weakref.ref(timing, self._end)
-        _spans.recordings.add(self)
+        _spans.recordings[id(self)] = self
 
     def _plant(self) -> None:
         # What is open still has its node in the old tree, if there was one. `find_node` leads from

@@ -171,13 +171,19 @@ class Taken(NamedTuple):
         return self.rows.values()[3::4]
 
 
-recordings: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Of every `Timing` of the process."""
+recordings: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""Of every `Timing` of the process, by their ids: other than a `WeakSet`, it can be listed while
+other threads make more.
+"""
 
 
 def roots(clock: Callable[[], int]) -> list[Node]:
     """The roots of the trees that have this clock."""
-    return [recording.root for recording in list(recordings) if recording.clock is clock]
+    return [recording.root for recording in _living() if recording.clock is clock]
+
+
+def _living() -> list[Any]:
+    return [each for ref in recordings.valuerefs() if (each := ref()) is not None]
 
 
 def task_track() -> int | tuple[int, int]:
@@ -195,7 +201,7 @@ def open_nodes(clock: Callable[[], int]) -> dict[int, Node]:
     Of the trees that have this clock. Scopes of asyncio's tasks are in no thread's.
     """
     found: dict[int, tuple[int, Node]] = {}
-    for recording in list(recordings):
+    for recording in _living():
         if recording.clock is not clock:
             continue
         for reference in recording.moving.valuerefs():
@@ -518,7 +524,7 @@ def _after_fork() -> None:
         return
     recorder.interval = clock = None
     recorder.add, recorder.crowd = _drop, []
-    for recording in list(recordings):  # scopes that the parent has opened are none of the child's
+    for recording in _living():  # scopes that the parent has opened are none of the child's
         for node in walk(recording.root):
             node.limit = node.room = None
 

@@ -40,6 +40,8 @@ Key = TypeVar("Key", bound=Hashable)
 _Rows = Sequence[Sequence[tuple[Stack, float]]]
 """Stacks and their seconds: of the one that is looked at, and of each that it is compared with."""
 
+WARM_UP = "warm-up"
+"""The scope of a line that stands for all that a process does in its first steps."""
 _COMPARED = ("rank", "drift", "only this rank", "imbalance")
 """Causes of ranks that take longer than the others."""
 _ELSEWHERE = ("garbage collection", "late start", "node", "between steps")
@@ -70,7 +72,7 @@ class Line:
     Args:
         kind: ``extra``: of what the place takes longer than elsewhere; ``most``: of all its time.
         worker: the worker in which it was seen.
-        scope: the place's name.
+        scope: the place's name, or `WARM_UP`.
         steps: how many steps were looked at.
         seconds: what that place takes, or takes longer, in each of them, in this worker.
         share: of those seconds, in the function that `name` says, called from this line or others
@@ -229,6 +231,16 @@ class Code:
         folded = self._folded(process, self._places(scope))
         return None if folded is None else self._line("most", process, scope, folded, [])
 
+    def in_warm_up(self) -> Line | None:
+        """What the process that takes longest to warm up does meanwhile."""
+        steps = self._run.steps
+        positions = [at for at, step in enumerate(steps) if step.warm_up and step.complete]
+        if not positions:
+            return None
+        work = self._run.work(self._run.processes)[positions].sum(axis=0)
+        slowest = self._run.processes[int(np.argmax(work))]
+        return self.in_steps(slowest, WARM_UP, positions)
+
     def in_steps(self, process: Process, scope: str, positions: Sequence[int]) -> Line | None:
         """What a process's place takes longer in some steps than in the others."""
         places = self._places(scope)
@@ -269,6 +281,8 @@ class Code:
         """The places that a name stands for."""
         if scope in (NAMES[OUTSIDE], BETWEEN_CALLS):
             return [OUTSIDE]
+        if scope == WARM_UP:
+            return [OUTSIDE, *range(len(self._run.places))]
         waits = self._run.waiting_places
         return [
             number
@@ -327,6 +341,7 @@ def find(
         process, scope = loop.run.processes[number], loop.name(place, number)
         if share >= _LEAST_PLACE and (process.name, scope) not in said:
             lines.append(code.most(process, scope))
+    lines.append(code.in_warm_up())
     return of_findings, [line for line in lines if line is not None], code.problems
 
 
@@ -386,14 +401,14 @@ def _hottest(rows: _Rows, total: float) -> _Hottest | None:
     line = max(lines, key=lines.__getitem__)
     seconds = sum(lines.values())
     if lines[line] < _GOES_ON * seconds:  # a loop of many lines
-        return _Hottest(function, line, _name(function), seconds, lines[line], _first(rows))
+        return _Hottest(function, line, function.full_name, seconds, lines[line], _first(rows))
     rows = _only(rows, functools.partial(_line_of, depth=depth), line)
     called = _more(rows, functools.partial(_function, depth=depth + 1))
     most = max(called, key=called.__getitem__, default=None)
     if most is None or called[most] < _GOES_ON * lines[line]:
-        return _Hottest(function, line, _name(function), lines[line], lines[line], _first(rows))
+        return _Hottest(function, line, function.full_name, lines[line], lines[line], _first(rows))
     rows = _only(rows, functools.partial(_function, depth=depth + 1), most)
-    return _Hottest(function, line, _name(most), called[most], lines[line], _first(rows))
+    return _Hottest(function, line, most.full_name, called[most], lines[line], _first(rows))
 
 
 def _function(stack: Stack, depth: int) -> Function | None:
@@ -427,13 +442,6 @@ def _first(rows: _Rows) -> float:
 
 def _median(values: Sequence[float]) -> float:
     return statistics.median(values) if values else 0.0
-
-
-def _name(function: Function) -> str:
-    """As people call it: that of a script has no module."""
-    if function.module in ("", "__main__"):
-        return function.function
-    return f"{function.module}.{function.function}"
 
 
 def _covered(times: Integers, starts: Integers, ends: Integers) -> Integers:

@@ -26,7 +26,7 @@ _OF_START = re.compile(r"(.+)-(\d+)\.start-(\d+)\.(json|tool|settled)")
 
 _PRIVATE = (".gpuprof", ".ranks", ".orders", ".dumps")
 _OWN = re.compile(
-    r"manifest\.json|run\.json|Runner\.json|.+-\d+\.(start|child)-\d+\.json|.+-\d+\.start-\d+\.log|.+\.ledger|.+-\d+\.finish\..*|\..*"
+    r"manifest\.json|run\.json|Runner\.json|.+-\d+\.(start|child)-\d+\.json|.+-\d+\.start-\d+\.log|.+\.(ledger|stacks)|.+-\d+\.finish\..*|\..*"
 )
 
 Key = tuple[str, int, str]

@@ -42,6 +42,13 @@ class Function:
     module: str
     file: str
 
+    @property
+    def full_name(self) -> str:
+        """As people call it: that of a script has no module."""
+        if self.module in ("", "__main__"):
+            return self.function
+        return f"{self.module}.{self.function}"
+
 
 @attrs.frozen(eq=False)
 class Stacks:

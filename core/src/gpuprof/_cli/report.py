@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from gpuprof._artifacts import runs
 from gpuprof._cli import settings
 from gpuprof._report.ranges import files_of, gone, range_json, range_tables, read_ranges
+from gpuprof._report.stacks import collapsed, read_profiles, speedscope
 from gpuprof._report.trees import as_json as trees_as_json
 from gpuprof._report.trees import merged, tree_tables
 from gpuprof.errors import ConfigError
@@ -22,6 +25,12 @@ from gpuprof.errors import ConfigError
     help="Show the ranges in the profilers' reports instead of the timing trees.",
 )
 @click.option(
+    "--stacks",
+    type=click.Choice(["collapsed", "speedscope"]),
+    help="Write what all threads ran instead: collapsed for flame graph programs, speedscope as "
+    "JSON. Times are microseconds.",
+)
+@click.option(
     "--set",
     "overrides",
     multiple=True,
@@ -31,7 +40,7 @@ from gpuprof.errors import ConfigError
 @click.option(
     "--by",
     type=click.Choice(["rank"]),
-    help="With --nvtx: print one table for each rank.",
+    help="With --nvtx or --stacks: one table or profile for each rank.",
 )
 @settings.json_option
 @settings.wide_option
@@ -39,6 +48,7 @@ def command(
     names: tuple[str, ...],
     output_dir: str,
     ranges: bool,
+    stacks: str | None,
     overrides: tuple[str, ...],
     by: str | None,
     as_json: bool,
@@ -49,6 +59,8 @@ def command(
     Without arguments, shows the last run in the output directory. RUN is a run's name, as `gpuprof
     runs` lists it, or `latest`. PATH is a run's directory, a file in it, or a file that
     `Timing.write_at_exit` has written.
+
+    With --stacks, writes the sampled stacks of all threads, by group, thread and scope.
 
     Leaves out the steps that profiling slowed; a line below each tree gives their total time. With
     --nvtx, shows the nested ranges of each window, by run and group.
@@ -62,9 +74,22 @@ def command(
                 for override in overrides
             ]
         )
-    if by and not ranges:
-        raise ConfigError(f"--by: {by!r} needs --nvtx: timing trees are merged over ranks")
+    if by and not ranges and not stacks:
+        raise ConfigError(
+            f"--by: {by!r} needs --nvtx or --stacks: timing trees are merged over ranks"
+        )
+    if stacks and (ranges or as_json):
+        raise ConfigError(f"--stacks: {stacks!r} is not valid with --nvtx or --json")
     paths = [settings.find_run(name, output_dir) for name in names or (runs.LATEST,)]
+    if stacks:
+        profiles, broken = read_profiles(map(Path, paths), by == "rank")
+        if not profiles and not broken:
+            raise ConfigError(
+                f"--stacks: {', '.join(paths)}: no stacks were sampled; see the key sampling"
+            )
+        click.echo(collapsed(profiles) if stacks == "collapsed" else speedscope(profiles))
+        settings.end(broken)
+        return
     files = files_of(paths)
     if ranges:
         windows, empty, broken = read_ranges(files, overrides, by == "rank")

@@ -102,11 +102,12 @@ def as_dict(answer: Explanation) -> dict[str, Any]:
         answer.findings, answer.extra, content["findings"], strict=True
     ):
         del entry["facts"]
-        entry["line"] = None if line is None else attrs.asdict(line)
+        entry["line"] = None if line is None else stacks.as_dict(line)
         if finding.ratio == math.inf:
             entry["ratio"] = None
         said = words(finding)
         entry |= {"says": said.says, "action": said.action, "config": _config(answer, finding)}
+    content["lines"] = [stacks.as_dict(line) for line in answer.lines]
     confidence = content["confidence"]
     del confidence["remedy"]
     confidence |= {

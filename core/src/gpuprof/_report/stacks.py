@@ -1,13 +1,27 @@
-"""What samples of stacks say in words."""
+"""What samples of stacks say: in words, and as files for other programs."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
 
 from gpuprof import _tables
-from gpuprof._analysis.stacks import Line
+from gpuprof._analysis.stacks import WARM_UP, Line
+from gpuprof._artifacts import ledger as ledgers
+from gpuprof._artifacts import stacks as artifacts
+from gpuprof._artifacts.ledger import Ledger
 from gpuprof._report.words import duration, percentage
+from gpuprof.errors import OutputError
+
+Profile = Mapping[tuple[str, ...], int]
+"""Stacks from the outermost frame on, each with its microseconds."""
+_SPEEDSCOPE = "https://www.speedscope.app/file-format-schema.json"
 
 _INSTALLED = re.compile(r".*[/\\](?:(?:site|dist)-packages|lib(?:64)?[/\\]python[0-9.]+t?)[/\\]")
 _LEAST_OF_LINE = 0.5
@@ -28,6 +42,11 @@ def words(line: Line) -> str:
     return f"{percentage(line.share)} of {whole}: {line.name}, {at}"
 
 
+def as_dict(line: Line) -> dict[str, Any]:
+    """A line in JSON types."""
+    return {**attrs.asdict(line), "says": words(line)}
+
+
 def short(file: str) -> str:
     """The path of a source as people read it: of what is installed from its package on."""
     installed = _INSTALLED.match(file)
@@ -36,5 +55,81 @@ def short(file: str) -> str:
 
 def hottest(lines: Sequence[Line]) -> str:
     """The lines of the places that bound steps; empty if there are none."""
-    said = (_tables.labelled(f"{line.worker}  ", words(line)) for line in lines)
+    said = (
+        _tables.labelled(
+            f"{line.worker}  ", (f"{WARM_UP}: " if line.scope == WARM_UP else "") + words(line)
+        )
+        for line in lines
+    )
     return "\n".join(("Hottest lines", *said)) if lines else ""
+
+
+def read_profiles(paths: Iterable[Path], by_rank: bool) -> tuple[dict[str, Profile], list[str]]:
+    """What all threads of some runs were seen to run, with the thread and the scope around it.
+
+    Args:
+        by_rank: whether each process has a profile, or each group.
+
+    Returns:
+        The profiles by name, and a sentence for each file that cannot be read.
+    """
+    found: dict[str, Counter[tuple[str, ...]]] = {}
+    broken: list[str] = []
+    for path in paths:
+        recorded, problems = ledgers.ledgers(path)
+        broken += problems
+        for ledger in recorded:
+            try:
+                read = artifacts.read(ledger)
+            except OutputError as error:
+                broken.append(str(error))
+                continue
+            if read is not None:
+                name = ledger.name if by_rank else ledger.header["group"]
+                found.setdefault(name, Counter()).update(_profile(ledger, read))
+    return {name: found[name] for name in sorted(found)}, broken
+
+
+def collapsed(profiles: Mapping[str, Profile]) -> str:
+    """A line for each stack, as flame graph programs read them: frames and microseconds."""
+    return "\n".join(
+        f"{';'.join(frame.replace(';', ',') for frame in (name, *stack))} {time}"
+        for name, profile in profiles.items()
+        for stack, time in sorted(profile.items())
+    )
+
+
+def speedscope(profiles: Mapping[str, Profile]) -> str:
+    """A file for speedscope, with a profile for each."""
+    frames: dict[str, int] = {}
+    made = []
+    for name, profile in profiles.items():
+        samples = [[frames.setdefault(frame, len(frames)) for frame in stack] for stack in profile]
+        made.append(
+            {
+                "type": "sampled",
+                "name": name,
+                "unit": "microseconds",
+                "startValue": 0,
+                "endValue": sum(profile.values()),
+                "samples": samples,
+                "weights": list(profile.values()),
+            }
+        )
+    shared = {"frames": [{"name": frame} for frame in frames]}
+    return json.dumps({"$schema": _SPEEDSCOPE, "shared": shared, "profiles": made})
+
+
+def _profile(ledger: Ledger, read: artifacts.Stacks) -> Counter[tuple[str, ...]]:
+    found: Counter[tuple[str, ...]] = Counter()
+    frames: dict[int, tuple[str, ...]] = {0: ()}
+    for number, (caller, function, line) in enumerate(read.stacks[1:].tolist(), 1):
+        about = read.functions[function]
+        text = f"{about.full_name} ({short(about.file)}:{line})"
+        frames[number] = (*frames[caller], text)
+    for stack, track, place, _, start, end in read.samples.tolist():
+        scope = (f"[{ledger.places[place].path}]",) if place else ()
+        inside = frames[stack] or ("(more)",)
+        key = (ledger.tracks[track].name, *scope, *inside)
+        found[key] += (end - start) // 1000
+    return +found

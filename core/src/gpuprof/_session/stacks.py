@@ -224,7 +224,7 @@ class Sampler:
         number = 0
         for outer in reversed(frames):
             function = self._function_of(outer)
-            key = number, function, outer.f_lineno or 0
+            key = number, function, outer.f_lineno or _line_before(outer)
             if not function or (key not in self._stacks and len(self._stacks) >= _MOST_STACKS):
                 return 0
             if key not in self._stacks:
@@ -290,6 +290,13 @@ class Sampler:
             error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         )
         self._on_fault(f"no more stacks are sampled: {reason}; everything else goes on")
+
+
+def _line_before(frame: FrameType) -> int:
+    """The line of a frame at an instruction that the compiler gave none, as a loop's jump."""
+    lines = frame.f_code.co_lines()
+    before = [line for start, _, line in lines if line and start <= frame.f_lasti]
+    return before[-1] if before else frame.f_code.co_firstlineno
 
 
 def _is_own(ident: int) -> bool:
