@@ -10,9 +10,9 @@ from gpuprof._terminal import printable
 
 _GAP = "  "
 _SHORTEST = 12
-"""Columns below which a cell is not shortened."""
+"""The fewest columns of a shortened cell."""
 UNLIMITED = 0
-"""As a width: that of the longest row."""
+"""A width: as wide as the longest row."""
 
 Text = tuple[str, str]
 """A word and its explanation, such as ``("missing", "the worker never started")``."""
@@ -150,7 +150,7 @@ def _line(
 
 
 def _wrapped(text: str, limit: int) -> list[str]:
-    """Lines below a row. A path that is longer than a line stays whole, to be copied."""
+    """The lines below a row. A long path is not broken, so that it can be copied."""
     return textwrap.wrap(
         " ".join(text.split()),
         limit,

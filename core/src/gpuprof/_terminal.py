@@ -1,4 +1,4 @@
-"""What a terminal may get: names come from whoever wrote a run, and must not command it.
+"""Escapes text for the terminal: a run's names may come from anybody, and must not control it.
 
 Control characters set the title, fill the clipboard, and hide lines; bidirectional ones reorder
 what is read; invisible ones make two names look the same.
@@ -21,7 +21,7 @@ _INVISIBLE = re.compile(
 
 
 def printable(text: str) -> str:
-    r"""Text with everything escaped that a terminal would obey, reorder or not show.
+    r"""Escape all characters that a terminal would obey, reorder or not show.
 
     Line breaks and tabs stay, as do letters of all languages.
 

@@ -124,7 +124,7 @@ def test_what_is_damaged_again_and_again_stays_where_it_is(
     assert problem.startswith(
         f"node:{source} could not be brought home and lies there: A-0.step-1.report: "
     )
-    assert "whose checksum is not that of the 1024 that were sent" in problem
+    assert "checksum mismatch: received " in problem
     assert (CONTENT, []) == (source.read_bytes(), at_home)
 
 

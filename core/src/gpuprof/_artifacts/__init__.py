@@ -1,1 +1,1 @@
-"""A run's files: read, settled, brought home, listed, and held against the plan."""
+"""A run's files: reads, settles and lists them, brings them home, compares them with the plan."""

@@ -37,9 +37,8 @@ from gpuprof.errors import OutputError
 DEADLINE = 120.0
 """Seconds that profilers have to end after their workers."""
 _PATIENCE = 10.0
-"""Seconds that workers have to follow a driver that has just died. A worker that lives longer keeps
-its files.
-"""
+"""Seconds to wait for workers to end after their driver has died. Files of a worker that lives
+longer stay on its node."""
 
 Key = tuple[str, int]
 Found = TypeVar("Found")
@@ -52,7 +51,7 @@ def wait(
     timeout: float = DEADLINE,
     pause: float = 0.05,
 ) -> Found:
-    """Look at the nodes until nothing goes on there.
+    """Read the nodes again and again until nothing runs there.
 
     Args:
         state: the first look.
@@ -81,7 +80,7 @@ def make_receipt(
     opened: Mapping[str, Keys[int]] | None = None,
     explain: Callable[[ReceiptRow], ReceiptRow] = lambda row: row,
 ) -> Receipt:
-    """Hold what the nodes have against the plan.
+    """Compare what the nodes have with the plan.
 
     Args:
         workers: the profiled ones.
@@ -202,7 +201,7 @@ def write_receipt(
 
 
 def _config(about: RunFile) -> Config:
-    """The settings of a run, with this user's own programs.
+    """The settings of a run, with programs only from this user's own configuration.
 
     Raises:
         ConfigError: they are not valid.
@@ -243,7 +242,7 @@ def _merge(home: NodeRecord, away: NodeRecord) -> NodeRecord:
 
 
 def _at_home(row: ReceiptRow, directories: Mapping[tuple[str, str], str]) -> ReceiptRow:
-    """A row with the place of a file that came home before and is gone from its node."""
+    """Point a row to its file's home if the file has left its node."""
     name = os.path.basename(row.file or "")
     return (
         attrs.evolve(row, file=os.path.join(directories[row.node, name], name))
@@ -253,7 +252,7 @@ def _at_home(row: ReceiptRow, directories: Mapping[tuple[str, str], str]) -> Rec
 
 
 def list_again(known: Manifest, directory: str, records: Iterable[NodeRecord]) -> int:
-    """List the files of a finished run again: more of them may be at home by now.
+    """List the files of a finished run again, as more may have come home since.
 
     Args:
         records: of the nodes that have written them.
@@ -285,7 +284,7 @@ def files_at_home(directory: str) -> dict[tuple[str, str], Filed]:
 
 
 def plan_of(planner: Planner, records: Iterable[NodeRecord]) -> dict[Key, PlannedWorker]:
-    """The profiled workers among those that have started."""
+    """The profiled workers that have started."""
     keys = sorted({(start.group, start.rank) for record in records for start in record.starts})
     plans = {key: planner.worker(*key) for key in keys}
     return {key: worker for key, worker in plans.items() if worker.profiled}

@@ -30,9 +30,9 @@ from gpuprof.backend import naming
 from gpuprof.errors import OutputError
 
 CHUNK = 16 * 2**20
-"""Bytes that travel at once."""
+"""Bytes per message when a file travels."""
 LONG = 900.0
-"""Seconds that a node has for all of its files: importing reports, computing checksums."""
+"""Seconds that a node may take for all of its files: to import reports and compute checksums."""
 _ATTEMPTS = 2
 _TOKEN = ".gpuprof-home"
 
@@ -67,22 +67,22 @@ class ThisNode:
     def on_each(
         self, function: Callable[..., Result], *arguments: Any, timeout: float = 60.0
     ) -> list[Result]:
-        """Call it."""
+        """Call the function here."""
         return [function(*arguments)]
 
     def on(self, node: str, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call it."""
+        """Call the function here."""
         return function(*arguments)
 
     def stream(
         self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]
     ) -> Iterator[Result]:
-        """Call it with each of the arguments."""
+        """Yield the function's result for each of the arguments."""
         return (function(*call) for call in arguments)
 
 
 class Collection:
-    """The files of one run that have come home, and those that have still to come.
+    """The files of one run that have come home, and those still to come.
 
     Args:
         nodes: where they are.
@@ -112,7 +112,7 @@ class Collection:
         self._kept: list[tuple[str, str]] = []
 
     def every(self, seconds: float, records: Callable[[], list[NodeRecord]]) -> None:
-        """Bring finished reports on a thread of its own, from now on and until `stop`.
+        """Start a thread that brings finished reports home until `stop`.
 
         Args:
             records: reads what the nodes have.
@@ -122,13 +122,13 @@ class Collection:
         ).start()
 
     def stop(self) -> None:
-        """Stop the thread of `every`, and wait for the file that is on its way."""
+        """Stop the thread of `every`, after the file that it is copying."""
         self._stopped.set()
         with self._lock:
             pass
 
     def add_sizes(self, record: NodeRecord) -> NodeRecord:
-        """A node's record with the files that it had and that are home."""
+        """Add the files that have left a node to its record."""
         sizes = {
             os.path.basename(path): file.size
             for (node, path), file in self.filed.items()
@@ -195,7 +195,7 @@ class Collection:
         ]
 
     def in_place(self) -> dict[tuple[str, str], Filed]:
-        """The files that still lie on their nodes; each node computes its own checksums."""
+        """The files that stay on their nodes; each node computes its own checksums."""
         files: dict[tuple[str, str], Filed] = {}
         for node, files_of_node in self._nodes.on_each(_checksums, self._away, timeout=LONG):
             files.update({(node, path): file for path, file in files_of_node.items()})
@@ -224,8 +224,7 @@ class Collection:
             if attempt == _ATTEMPTS:
                 os.unlink(partial)
                 raise OutputError(
-                    f"{name}: {copy[0]} bytes came whose checksum is not that of the "
-                    f"{original.size} that were sent"
+                    f"{name}: checksum mismatch: received {copy[0]} of {original.size} bytes"
                 )
         stem, extension = os.path.splitext(name)
         final: str | None = os.path.join(directory, name)
@@ -255,7 +254,9 @@ class Collection:
 
 
 def _token(home: str) -> str:
-    """The mark in a run's directory by which nodes recognize it on a shared file system.
+    """The mark in a run's directory by which nodes recognize a shared file system.
+
+    The first process creates it for all.
 
     The first process makes it for all.
     """
@@ -301,7 +302,7 @@ def _temporary(name: str) -> bool:
 
 
 def _holds(directory: str, token: str) -> tuple[str, bool]:
-    """A node's name, and whether it shares the home directory's file system. Runs there."""
+    """Run on a node: its name, and whether it shares the home directory's file system."""
     try:
         return node_name(), read_bytes(os.path.join(directory, _TOKEN), 64).decode() == token
     except (OSError, ValueError):
@@ -310,7 +311,7 @@ def _holds(directory: str, token: str) -> tuple[str, bool]:
 
 @contextlib.contextmanager
 def _owned(path: str, owner: str) -> Iterator[int]:
-    """The directory of a file, if its files may be brought to `owner`. Runs on its node."""
+    """Run on a node: the directory of a file, if its files may be brought to `owner`."""
     handle = open_owned(os.path.dirname(path), owner)
     try:
         yield handle

@@ -32,9 +32,9 @@ written the stacks. ``silent``: the process may be on another node."""
 PATIENCE = 10.0
 """Seconds to wait for answers; on a network file system a question takes a while to be seen."""
 _SILENCE = 3.0
-"""Seconds after which a process of this node that does not answer is looked at."""
+"""Seconds without an answer after which gpuprof inspects a process of this node from outside."""
 _FRESH = 30.0
-"""Seconds: a process writes its file every 5, so one that has just done so is alive somewhere."""
+"""Seconds. A process writes its file every 5, so a newer file means that it is alive somewhere."""
 _PROCESS = re.compile(r"(?P<name>.+)\.(?:start|child)-\d+\.json")
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ ?(?:\[(?P<name>.*)\] )?\(most recent")
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)')
@@ -127,7 +127,7 @@ def _collect(directory: str, question: str, patience: float) -> Iterator[Process
 
 
 def _answers(question: str) -> list[str]:
-    """The files that are new: each is removed once it is read."""
+    """The new files. Removes each once it is read."""
     with contextlib.suppress(OSError):
         return sorted(name for name in os.listdir(question) if not name.startswith("."))
     return []
@@ -160,7 +160,7 @@ def _answered(file: str, answer: dict[str, Any], known: Process | None) -> Proce
 
 
 def _expected(directory: str) -> list[Process]:
-    """The processes that have not written that they are over; of several starts the last."""
+    """The processes that have not recorded their end; of several starts the last."""
     known = runs.about(directory) or runs.About(directory, os.path.basename(directory))
     latest: dict[tuple[str, int], Process] = {}
     found = []
@@ -224,7 +224,7 @@ def _session_files(known: runs.About) -> Iterable[Path]:
 
 
 def _look_at(process: Process, has_been_silent: bool) -> Process | None:
-    """What can be told of a process on this node without its help; ``None``: it may answer yet."""
+    """Inspect a process of this node from outside; ``None`` if it may still answer itself."""
     if process.start is None:
         return None
     if process_start(process.pid) != process.start:
@@ -243,7 +243,7 @@ def _look_at(process: Process, has_been_silent: bool) -> Process | None:
 
 
 def _is_fresh(process: Process) -> bool:
-    """Whether it has just written its file, and so lives in another container."""
+    """Whether it wrote its file just now, and so runs in another container."""
     if process.path is None:
         return False
     with contextlib.suppress(OSError):
@@ -286,7 +286,7 @@ def _by_signal(pid: int) -> list[dict[str, Any]] | None:
 
 
 def _memories(pid: int) -> Iterator[tuple[str, int, int]]:
-    """Where the handler's stacks go, its signal, and the thread that is to get it."""
+    """The file of the handler's stacks, its signal, and the thread to send it to."""
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             path = f"/proc/{pid}/fd/{name}"
@@ -316,7 +316,7 @@ def _send(pid: int, thread: int, number: int) -> None:
 
 
 def parse(text: str, cpu: float | None = None) -> list[dict[str, Any]]:
-    r"""The threads in what `faulthandler` has written, without ours.
+    r"""Parse the threads that `faulthandler` has written, and leave out gpuprof's own.
 
     Args:
         cpu: of the main thread; see `cpu_time`.
@@ -357,7 +357,7 @@ def _is_ours(frames: list[Any]) -> bool:
 
 
 def _last_record(process: Process) -> str:
-    """What is known last of a process, from its ledger."""
+    """The last record of a process, from its ledger."""
     if process.path is None:
         return ""
     try:

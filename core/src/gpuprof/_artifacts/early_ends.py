@@ -18,7 +18,7 @@ _LISTED = 5
 
 @attrs.frozen
 class Ended:
-    """A start whose process has ended without writing what it still knew."""
+    """A start whose process ended without writing its last state."""
 
     start: Start
     node: str
@@ -46,7 +46,7 @@ def ended_early(records: Iterable[NodeRecord]) -> list[Ended]:
 
 
 def entries(directory: str, early_ends: Iterable[Ended], driver: str = "Runner") -> list[EarlyEnd]:
-    """What the manifest says of them.
+    """The early ends as the manifest has them.
 
     Args:
         directory: the run's, where their ledgers are by now.
@@ -65,7 +65,7 @@ def entries(directory: str, early_ends: Iterable[Ended], driver: str = "Runner")
 
 
 def sentences(early_ends: Iterable[EarlyEnd]) -> list[str]:
-    """A sentence for all that ended on one node in the same step.
+    """One sentence for all workers of a node that ended in the same step.
 
     >>> where = {"node": "n0", "incarnation": "1", "step": 19, "restarted": False}
     >>> print(*sentences([{"worker": "A-0", **where}, {"worker": "A-1", **where}]))
@@ -86,13 +86,13 @@ last seconds may be missing
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first of some names, and how many more there are."""
+    """The first of some names, and the number of the others."""
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"{', '.join(names[:_LISTED])}{more}"
 
 
 def last_step(ledger: Ledger, steps_of: Ledger) -> int | None:
-    """The last step that had begun when a ledger's last record was made.
+    """The last step that had begun at the time of a ledger's last record.
 
     Args:
         steps_of: whose steps are meant: the driver's, or its own.

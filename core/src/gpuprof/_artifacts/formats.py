@@ -22,7 +22,7 @@ MANIFEST_VERSION = 3
 LARGEST_MANIFEST = 512 * 2**20
 """Bytes: rows and files of 10,000 workers take a tenth of it."""
 _LARGEST_NUMBER = 2**53
-"""Sizes, process ids and times are far smaller."""
+"""No size, process id or time in a file comes near it."""
 
 File = TypeVar("File")
 FileState = Literal["complete", "incomplete", "missing"]
@@ -78,7 +78,7 @@ class RunFile(TypedDict):
 
 
 class Settled(TypedDict):
-    """``<group>-<rank>.start-<incarnation>.settled``: what a profiler left, once it has ended.
+    """``<group>-<rank>.start-<incarnation>.settled``: the reports of a profiler that has ended.
 
     Args:
         files: the reports, by window number.
@@ -150,7 +150,7 @@ class WorkerEntry(TypedDict):
 
 
 class AboutFile(TypedDict, total=False):
-    """What is known of a file: the worker that wrote it, and of a report the window it holds."""
+    """The worker that wrote a file, and for a report its window."""
 
     group: str
     rank: int
@@ -174,7 +174,7 @@ class FileEntry(AboutFile):
 
 
 class Setup(TypedDict):
-    """What tells whether two runs can be compared. Masks secrets as ``run.json`` does.
+    """What two runs must have in common to be compared. Masks secrets as ``run.json`` does.
 
     Args:
         config: the settings.
@@ -219,7 +219,7 @@ class Manifest(_ManifestOfLeftovers, total=False):
 
 
 def load(path: str | Path, most: int = LARGEST) -> dict[str, Any]:
-    """Load one of a run's files without checking what it holds.
+    """Load one of a run's files without checking its content.
 
     Args:
         most: bytes of the file.
@@ -271,7 +271,7 @@ def read(path: str | Path, kind: type[File], version: int) -> File:
 
 
 class _FileChecker(Checker):
-    """Also refuses what no file of a run holds, so that its readers need not expect it."""
+    """Also rejects values that no file of a run has, so that readers need not expect them."""
 
     def fits(self, value: Any, kind: Any) -> bool:
         """Whether a value is of this type."""

@@ -35,8 +35,8 @@ SUFFIX = ".ledger"
 _LARGEST_LINE = 65536
 _LARGEST_BLOCK = 64 * 2**20
 MOST = 2**59
-"""Nanoseconds of a monotonic clock, and by which clocks differ: 18 years. Of all times that a
-reader computes from such, the difference of any two has 64 bits."""
+"""Limit of monotonic times, and of differences between clocks: 18 years in nanoseconds. It keeps
+every difference that a reader computes within 64 bits."""
 _LATEST = 2**62
 """Nanoseconds since the epoch: in the year 2116."""
 _RANGES = {
@@ -44,7 +44,7 @@ _RANGES = {
     **dict.fromkeys(("count", "busy", "bytes", "ran", "ready"), (0, MOST)),
     "wall": (0, _LATEST),
 }
-"""What numbers of a row can be."""
+"""Valid ranges for the numbers in a row."""
 
 SPAN = [("place", "<u4"), ("track", "<u4"), ("start", "<i8"), ("end", "<i8")]
 FOLD = [*SPAN, ("count", "<i8"), ("busy", "<i8")]
@@ -78,7 +78,7 @@ _CLOCK_EVENT: dict[str, tuple[type, ...]] = {"at": (int,), "offset": (int,), "bo
 _SYNC_EVENT: dict[str, tuple[type, ...]] = {"entered": (int,), "left": (int,)}
 """Keys and types of the JSON in a ledger."""
 _TIMES = {"time", *_CLOCK_EVENT, *_SYNC_EVENT}
-"""Those that are times or differences of times."""
+"""The keys that are times, or differences of times."""
 _MOMENTS = {"start", "end", "time", "monotonic"}
 """The columns of rows that are times of the process's own clock."""
 WAITS, RELEASES, MEETS = range(3)
@@ -368,7 +368,7 @@ def _fits(data: Mapping[str, object], keys: Mapping[str, tuple[type, ...]]) -> b
 
 
 def _first_hole(file: int, size: int) -> int:
-    """Where the first hole of an open file begins, or its end.
+    """Where the first hole of an open file begins; without one, the file's end.
 
     A process writes none, and a hole of any size takes no room on a disk.
     """
@@ -402,7 +402,7 @@ def _add_places(places: list[Place], new: Sequence[dict[str, Any]]) -> None:
 
 
 def _check(rows: Rows, places: int, tracks: int) -> None:
-    """Refuse rows that no process writes, so that no analysis has to expect them.
+    """Reject rows that no process writes, so that no analysis has to expect them.
 
     Raises:
         ValueError: with what is wrong.
@@ -486,14 +486,14 @@ def clock_notes(all_ledgers: Sequence[Ledger]) -> list[str]:
 
 
 _RATE = 100e-6
-"""By how much more two clocks may drift than they did on the average: quartz, and what a time
-service adds."""
+"""How much the drift between two clocks may exceed its average: the quartz, and corrections by a
+time service."""
 _FASTEST = 1e-3
-"""No two clocks drift faster: twice as much as Linux ever adds."""
+"""The most that two clocks can drift apart: twice the correction that Linux ever applies."""
 
 
 class _Measured(NamedTuple):
-    """What to add to a clock, when (on that clock), and how wrong it may be. Nanoseconds."""
+    """Offset of a clock in nanoseconds, when (on that clock) it was measured, and its error."""
 
     at: int
     offset: int
@@ -501,7 +501,7 @@ class _Measured(NamedTuple):
 
 
 class _Line:
-    """A clock against another one, from measurements: straight lines between them.
+    """The offset of a clock over time: straight lines between measurements.
 
     Args:
         measured: at least one.
@@ -521,7 +521,7 @@ class _Line:
         self._rate = max(_RATE, *slopes) if slopes else _RATE
 
     def drift(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What to add in addition to `offset`, at `times` on the clock."""
+        """What to add besides `offset`, at `times` on the clock."""
         import numpy as np
 
         zero = self._points[0]
@@ -534,7 +534,7 @@ class _Line:
         ).astype(np.int64)
 
     def bound(self, first: int, last: int) -> int:
-        """How wrong the line may be between two moments on the clock."""
+        """The largest error between two moments on the clock."""
         points = self._points
         bounds = [
             points[0].bound + self._rate * max(0, points[0].at - first),
@@ -549,7 +549,7 @@ class _Line:
 
 
 def _best(points: Sequence[_Measured]) -> list[_Measured]:
-    """Without those of which another one, at another time, knows more."""
+    """Drop measurements that add nothing to a more exact one at another time."""
     bounds = [float(point.bound) for point in points]
     for order in (range(1, len(points)), range(len(points) - 2, -1, -1)):
         for index in order:
@@ -577,7 +577,7 @@ def _measured(all_ledgers: Sequence[Ledger], base: str, clock: str) -> list[_Mea
 
 
 def _synchronized(all_ledgers: Sequence[Ledger], base: str, clock: str) -> list[_Measured]:
-    """What common barriers say about a clock: nobody has left one before all have entered it."""
+    """A clock's offset from common barriers: no process leaves one before all have entered it."""
     base_marks, clock_marks = _marks(all_ledgers, base), _marks(all_ledgers, clock)
     points = []
     for key in base_marks.keys() & clock_marks.keys():
@@ -599,7 +599,7 @@ def _synchronized(all_ledgers: Sequence[Ledger], base: str, clock: str) -> list[
 def _marks(
     all_ledgers: Sequence[Ledger], clock: str
 ) -> dict[tuple[str | None, int], tuple[int, int]]:
-    """By start and number of a barrier: when the last process entered it, the first left it."""
+    """For each barrier of each start: when the last process entered it, and the first left it."""
     marks: dict[tuple[str | None, int], tuple[int, int]] = {}
     for ledger in all_ledgers:
         if ledger.header["clock"] != clock or ledger.header["role"] == "child":
@@ -614,7 +614,7 @@ def _marks(
 
 
 def _wall_offset(all_ledgers: Sequence[Ledger]) -> int:
-    """What to add to a monotonic clock for the wall clock: usually, as that one may be set."""
+    """The usual offset from a monotonic clock to the wall clock, which may be set meanwhile."""
     walls: list[int] = [
         wall - monotonic
         for ledger in all_ledgers

@@ -56,7 +56,7 @@ class Place:
 
 
 def places(directory: Path) -> dict[Name, Place]:
-    """The reports of a run that are known to hold windows, by node and name.
+    """The reports of a run with known windows, by node and name.
 
     Args:
         directory: of the run, wherever it is now.
@@ -91,6 +91,6 @@ def places(directory: Path) -> dict[Name, Place]:
 
 
 def run_around(directory: Path) -> Path | None:
-    """The directory of the run that a directory is or lies in."""
+    """The run's directory that is, or contains, a directory."""
     parents = (directory.absolute(), *directory.absolute().parents)
     return next((parent for parent in parents if runs.about(parent)), None)

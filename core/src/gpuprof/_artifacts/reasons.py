@@ -6,7 +6,9 @@ from enum import Enum
 
 
 class Reason(Enum):
-    """The reason in a row of the receipt.
+    """Why a row of the receipt is not complete.
+
+    The value is the sentence; the detail fills its ``{detail}``, or else follows it.
 
     The value is the sentence. The detail fills its ``{detail}``, or else follows it.
     """

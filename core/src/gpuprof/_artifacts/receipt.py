@@ -16,7 +16,7 @@ _MANY_ROWS = 20
 
 @attrs.frozen
 class ReceiptRow:
-    """One window, and the file that is expected of it.
+    """One window and its expected file.
 
     Args:
         worker: ``<group>-<rank>``.
@@ -46,7 +46,7 @@ class ReceiptRow:
         return self.cause.text(self.detail)
 
     def add_detail(self, detail: str) -> ReceiptRow:
-        """The row with one more thing that is known."""
+        """The row with one more detail."""
         return attrs.evolve(self, detail="; ".join(filter(None, (self.detail, detail))))
 
     def to_dict(self) -> RowEntry:
@@ -170,7 +170,7 @@ def count(rows: Sequence[RowEntry]) -> tuple[int, int]:
 
 
 def how_far(step: int | None) -> str:
-    """The last step that a process with its own steps has ended; ``None``: it has ended none."""
+    """The last step that a process with its own steps has finished, as a sentence's end."""
     return (
         "no step of `with gpuprof.step(n)` has ended"
         if step is None

@@ -61,7 +61,7 @@ class Start:
 
     @property
     def files(self) -> list[str]:
-        """Those that have their final names."""
+        """The files with final names."""
         files_by_window = self.settled["files"].values() if self.settled else ()
         return [
             file
@@ -106,7 +106,7 @@ class Start:
 
     @property
     def over(self) -> bool:
-        """Whether the worker and what it ran under have ended."""
+        """Whether the worker and its profiler have ended."""
         return self.process is None and (self.tool is None or self.ended)
 
     @property
@@ -149,7 +149,7 @@ class NodeRecord:
 
 
 def is_own(file: Path) -> bool:
-    """Whether a file is one that gpuprof writes for itself, and no report.
+    """Whether gpuprof writes this file for itself, so that it is no report.
 
     >>> is_own(Path("run/node/A-0.start-1.json")), is_own(Path("run/node/A-0.step-1.json"))
     (True, False)

@@ -1,4 +1,4 @@
-"""Hold what the nodes have of a run against the plan."""
+"""Compares what the nodes have of a run with the plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Window, Worker
 
 Why = tuple[Reason, str]
-"""A reason and its detail."""
+"""A reason with its detail."""
 
 
 def receipt_rows(
@@ -73,7 +73,7 @@ def receipt_rows(
 def _armed_rows(
     plan: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: Hooks
 ) -> list[ReceiptRow]:
-    """A row for each window of an order, failed ones included; without orders none is missing."""
+    """The rows of the orders' windows, failed ones included; without orders nothing is missing."""
     return [
         row
         for start, record in starts
@@ -90,7 +90,7 @@ def _armed_rows(
 def _discrete_rows(
     plan: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: Hooks
 ) -> list[ReceiptRow]:
-    """A row for each captured scope and reached limit, or one that tells why there is none."""
+    """A row for each captured scope and reached limit, or one row with the reason for none."""
     worker = plan.worker
     rows = [
         row
@@ -218,7 +218,7 @@ def _holds_more(worker: Worker, window: Window, file: str) -> Reason:
 
 
 def _why_without(start: Start, plan: PlannedWorker) -> Why | None:
-    """Why the worker ran without its profiler; ``None`` if it had it."""
+    """Why the worker ran without its profiler; ``None`` if it ran with it."""
     if start.tool is None:
         if not plan.wrapped or start.session is None:
             return None
@@ -228,7 +228,7 @@ def _why_without(start: Start, plan: PlannedWorker) -> Why | None:
 
 
 def _why_missing(start: Start, window: WindowEntry | None, plan: PlannedWorker) -> Why:
-    """The most direct known cause."""
+    """The most direct known cause of a missing report."""
     without = _why_without(start, plan)
     if without is not None:
         return without
@@ -271,7 +271,7 @@ def _exit_code_of(start: Start) -> str:
 
 
 def of_workers(records: Iterable[NodeRecord]) -> StepTimes:
-    """The step times of all workers that count their own steps, added up."""
+    """The step times of all workers with their own steps, added up."""
     total = StepTimes()
     for session in (start.session for record in records for start in record.starts):
         if session is not None:

@@ -136,7 +136,7 @@ class About:
 
 
 class NoPlace(OutputError):
-    """A run has nowhere to write, and no key is to blame: the job goes on without it."""
+    """A run has nowhere to write, through no fault of a key: the job goes on without profiling."""
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the quota, `ulimit -f`
@@ -144,7 +144,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the quota, `ulimi
 
 @contextlib.contextmanager
 def beginning(config: Config) -> Iterator[None]:
-    """Turn what the file system refuses while a run begins into an error of ours.
+    """Turn file-system errors at the start of a run into ours.
 
     Raises:
         NoPlace: there is no room, or nobody has chosen the directory.
@@ -206,7 +206,7 @@ def begin(directory: str, run: str, config: Config, driven: bool = False) -> Run
 
 
 def join(directory: str, run: str, config: Config, restarted: bool) -> None:
-    """Begin the run of a launch, or join it: its other ranks may have begun it.
+    """Begin the run of a launch, or join it if another rank has begun it.
 
     Args:
         restarted: whether the launcher has started this rank before.
@@ -246,7 +246,7 @@ def about(directory: str | Path) -> About | None:
 
 
 def _about(directory: str | Path) -> tuple[About, bool]:
-    """The same, and whether the directory is that of a run."""
+    """As `about`, and whether the directory is a run's."""
     info = About(str(directory), os.path.basename(os.path.abspath(directory)))
     is_run = False
     for name in (_BEGUN, _ENDED):
@@ -270,7 +270,7 @@ def _about(directory: str | Path) -> tuple[About, bool]:
 
 
 def records(info: About) -> list[NodeRecord]:
-    """What the run's processes have left in its directory, and in this node's staging directory."""
+    """What the run's processes wrote to its directory, and to this node's staging directory."""
     output_dir, name = os.path.split(os.path.abspath(info.directory))
     working_dir = info.beginning["working_dir"] if info.beginning else output_dir
     places = dict.fromkeys(os.path.join(parent, name) for parent in (output_dir, working_dir))
@@ -319,7 +319,7 @@ LATEST = "latest"
 
 
 def find(output_dir: str, name: str = LATEST) -> str:
-    """The directory of a run.
+    """Find the directory of a run.
 
     Args:
         output_dir: where the runs are.

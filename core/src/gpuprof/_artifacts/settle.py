@@ -77,7 +77,7 @@ def settle_node(
 
 
 def find_damage(planner: Planner, record: NodeRecord) -> NodeRecord:
-    """Let the backend look at each report that a node has: a full disk leaves parts of some.
+    """Have the backend check each report of a node, as a full disk cuts some short.
 
     Args:
         record: of a node whose files can be read here.
@@ -113,7 +113,7 @@ def _is_abandoned(start: Start) -> bool:
 
 
 def _is_at_work(start: Start) -> bool:
-    """Whether the profiler's front, or the shim that waits for it, still runs."""
+    """Whether the profiler's front process, or the shim that waits for it, is still running."""
     assert start.tool is not None
     front = start.tool["start"]
     return (bool(front) and process_start(start.tool["pid"]) == front) or _has_shim(start.tool)
@@ -124,7 +124,7 @@ def _has_shim(tool: ToolStatus) -> bool:
 
 
 def _stalls(start: Start, record: NodeRecord) -> bool:
-    """Whether the profiler has stalled. A shim that still waits for it ends it by itself."""
+    """Whether the profiler has stalled. A shim that waits for it ends it itself."""
     assert start.tool is not None
     if _has_shim(start.tool):
         return False
@@ -193,7 +193,7 @@ def _clean_up(planner: Planner, parents: Iterable[str]) -> None:
 
 
 def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:
-    """The planned worker, as it started on this node."""
+    """The planned worker with its node and incarnation filled in."""
     return attrs.evolve(
         worker,
         node=record.node,

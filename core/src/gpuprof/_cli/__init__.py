@@ -46,7 +46,7 @@ class LazyGroup(click.Group):
     """
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """The names, in the order of the table."""
+        """The commands' names, in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
@@ -59,7 +59,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table."""
+        """Write the table of commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -76,7 +76,7 @@ class LazyGroup(click.Group):
             return super().main(*arguments, **options)
 
     def invoke(self, context: click.Context) -> object:
-        """Run the command."""
+        """Run the command, with our errors as messages."""
         try:
             return super().invoke(context)
         except GpuprofError as error:

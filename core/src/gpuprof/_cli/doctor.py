@@ -79,7 +79,7 @@ def command(
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Says on stderr what is tried next: a terminal has one line, which is overwritten."""
+    """Print the next check on stderr, on one line that a terminal overwrites."""
     terminal = unescaped(sys.stderr) if sys.stderr.isatty() else None
 
     def trying(what: str) -> None:

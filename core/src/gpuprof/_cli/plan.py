@@ -98,7 +98,7 @@ def command(
 
 
 def _find(option: str, name: str, places: Sequence[Place], strict: bool = True) -> Place:
-    """The worker of a name; not `strict`: also one that is not among `places`."""
+    """The place of the worker with a name; unless `strict`, also one that is not among `places`."""
     match = re.fullmatch(r"(.+)-(\d+)", name)
     if match is None:
         raise click.UsageError(

@@ -18,13 +18,13 @@ from gpuprof.errors import ConfigError, GpuprofError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _PROGRAM = re.compile(r"(.*/)?(python[\d.]*|bash|sh|uv)|[^=]*\.(py|sh)")
-"""What starts a training: an interpreter, a shell, uv, or the script that they run."""
+"""The words that start a training: an interpreter, a shell, uv, or a script."""
 _OF_PROGRAM = ("-m", "--config-name", "--config-path")
-"""Options of a training command that say nothing of its settings; each has a value."""
+"""Options of a training command, each with a value, that are no settings."""
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help: command lines to copy."""
+    """A command's examples, for the end of its help."""
     title = "Example:" if len(lines) == 1 else "Examples:"
     return "\n".join(["\b", title, *(f"  {line}" for line in lines)])
 
@@ -45,7 +45,7 @@ def arguments(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _training_command(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a whole training command be pasted: what starts the training is dropped.
+    """Accept a whole training command: drop the words that start the training.
 
     ``--config FILE`` is CONFIG where there is no other, as for ``gpuprof run``.
     """
@@ -67,7 +67,7 @@ def _training_command(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _settings(words: tuple[str, ...]) -> Iterator[str]:
-    """The words of a training command but for what starts the training.
+    """The settings among the words of a training command.
 
     Its options are among the words where ``--`` stands before them.
 
@@ -92,12 +92,12 @@ def system_option(text: str) -> Decorator:
 
 
 def is_override(word: str) -> bool:
-    """Whether a word overrides a key, and is no file and no command."""
+    """Whether a word is an override, and not a file or a command."""
     return ("=" in word or word.startswith("~")) and not os.path.exists(word)
 
 
 def no_link(directory: str) -> str:
-    """The directory of a run that a command writes into.
+    """The directory of a run to write into; refuses a link.
 
     Raises:
         ConfigError: it is a link, as an archive from somebody else may hold.
@@ -125,7 +125,7 @@ def find_run(name: str, output_dir: str) -> str:
 
 
 def end(problems: Collection[str]) -> None:
-    """Print what was broken or missing; if anything was, exit with code 1."""
+    """Print what is broken or missing, and exit with code 1 if anything is."""
     for problem in problems:
         click.echo(problem, err=True)
     if problems:

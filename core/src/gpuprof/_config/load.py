@@ -257,7 +257,7 @@ def _missing_backend(backend: object, source: Source) -> list[str]:
 
 
 def _problems_below(config: Config, with_options: bool) -> list[str]:
-    """Problems in the groups' overrides and, `with_options`, in the backend's options."""
+    """Problems in the groups' overrides and, if `with_options`, in the backend's options."""
     calls: list[Callable[[], object]] = [
         functools.partial(check, pattern)
         for pattern in config.groups
@@ -275,7 +275,7 @@ def _problems_below(config: Config, with_options: bool) -> list[str]:
 
 
 def _each_options(config: Config, ask: Callable[..., Result]) -> Iterator[Callable[[], Result]]:
-    """A call of `ask` for the options of the backend and of each plugin, in general and by group.
+    """Yield calls of `ask` for the options of the backend and each plugin, in general and by group.
 
     What cannot be loaded is reported later, with the install command, when it is needed.
     """
@@ -320,7 +320,7 @@ def _section_problems(groups: object, sections: set[Any]) -> list[str]:
 
 
 def _no_effect(where: str, override: dict[str, Any]) -> list[str]:
-    """The keys beside a new name or ``record: false``, which leave no group of the old name."""
+    """Keys without effect: those beside ``name`` or ``record: false``."""
     name, others = override.get("name"), [key for key in override if key not in RECORDING_KEYS]
     if override.get("record") is False:
         return [f"{where}.{key}: no effect with record: false; remove one" for key in others]

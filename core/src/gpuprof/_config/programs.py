@@ -15,7 +15,7 @@ from gpuprof.errors import ConfigError, PluginError
 
 
 def with_own_programs(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run, as they lie in its directory, fit to be used.
+    """The settings from a run's directory, made safe to use.
 
     Anybody may have written them, so no program that they name is run: programs come from the
     user's own configuration, which ``GPUPROF_CONFIG`` and other variables set, or from PATH.

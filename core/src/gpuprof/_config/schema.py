@@ -89,7 +89,7 @@ class Selection:
 
     @property
     def most_windows(self) -> int:
-        """Most windows that discrete opens in a worker.
+        """The limit of discrete windows in a worker.
 
         Without steps the whole life counts as one; with armed workers all orders together do.
         """
@@ -291,7 +291,7 @@ class Config:
         return problems
 
     def recording(self) -> Config:
-        """The configuration of a job that marks nothing itself: all instruments, unless it says."""
+        """The configuration with defaults for a job that marks nothing itself: all instruments."""
         if self.instruments is not None or not self.ledger.enabled:
             return self
         return attrs.evolve(self, instruments=Instruments(INSTRUMENTS))
@@ -320,7 +320,7 @@ class Config:
 
     @property
     def path(self) -> str:
-        """The full path of the mapping that held it."""
+        """The full path of the mapping that held the configuration."""
         return self.source.path
 
     def where(self, key: str) -> str:
@@ -328,7 +328,7 @@ class Config:
         return self.source.where(key)
 
     def where_of(self, key: str, group: str) -> str:
-        """The full path of a selection's key, as it holds for a group."""
+        """The full path of a selection's key for a group."""
         patterns = [pattern for pattern, override in self._overrides(group) if key in override]
         return self.where(f"groups.{patterns[-1]}.{key}" if patterns else key)
 
@@ -387,11 +387,11 @@ class Config:
         ]
 
     def where_option(self, key: str, group: str) -> str:
-        """The full path of a key of the backend's options, as it holds for a group."""
+        """The full path of a key of the backend's options for a group."""
         return self.where(join(_origin(key, self._layers(group)), key) if key else self.backend)
 
     def _layers(self, group: str, plugin: str = "") -> list[tuple[str, dict[str, Any]]]:
-        """What sets the options for a group, weak before strong, with its path.
+        """The mappings that set a group's options, weakest first, each with its path.
 
         Args:
             plugin: whose options; empty for the backend's.
@@ -449,7 +449,7 @@ def structure_layer(values: dict[str, Any], model: type[Any], path: str, source:
 
 
 def _origin(problem: str, layers: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    """The path of the last layer with the key that a problem begins with."""
+    """The path of the last layer that has the key of a problem."""
     keys: list[str] = re.split(r"[.:\[]", problem, maxsplit=2)
     having = [(path, layer[keys[0]]) for path, layer in layers if keys[0] in layer]
     exact = [
@@ -470,7 +470,7 @@ def _former_names(model: type[Any]) -> dict[str, str]:
 
 
 def _renamed(layer: dict[str, Any], model: type[Any], path: str) -> dict[str, Any]:
-    """The layer with today's names of its keys."""
+    """The layer with former names of its keys replaced."""
     names = _former_names(model)
     both = [former for former in names if former in layer and names[former] in layer]
     if both:
@@ -484,7 +484,7 @@ def _renamed(layer: dict[str, Any], model: type[Any], path: str) -> dict[str, An
 
 
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """`above` over `below`; mappings in both are merged, too."""
+    """Merge `above` over `below`, nested mappings included."""
     values = dict(below)
     for key, value in above.items():
         old = values.get(key)

@@ -53,7 +53,7 @@ class Integers:
             yield from range(start, stop)
 
     def up_to(self, most: int) -> list[int]:
-        """The first `most`."""
+        """The first `most` integers."""
         return list(itertools.islice(self, most))
 
     @classmethod
@@ -108,7 +108,7 @@ def _pair(entry: Any) -> tuple[int, int]:
 
 
 def windows(steps: Integers | None, continuous: bool) -> Windows:
-    """The capture windows: one for each step, or one for the whole life without `steps`.
+    """The capture windows: one for each step; without `steps` one for the whole life.
 
     `continuous` joins adjacent steps.
 
@@ -137,7 +137,7 @@ def matches(name: str, patterns: tuple[str, ...] | None) -> bool:
 
 
 def group_problem(name: object) -> str:
-    """Why a name is not one of a worker group, as it is a part of files' names; empty if it is."""
+    """Why a name cannot be a worker group's; empty if it can. Names of files contain it."""
     if not isinstance(name, str) or not re.fullmatch(r"[^/\0.{}][^/\0{}]*", name):
         return str(Invalid(name, "a name without / { } that does not start with a dot"))
     if len(name.encode(errors="replace")) > _LONGEST or not name.isprintable():
@@ -147,7 +147,7 @@ def group_problem(name: object) -> str:
 
 
 class Patterns:
-    """Names and shell wildcards, prepared for many questions."""
+    """Names and shell wildcards, compiled for many look-ups."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._names: dict[str, list[int]] = {}

@@ -79,7 +79,7 @@ class _Loader(yaml.SafeLoader):
     """YAML without duplicate keys, in which ``2:4`` is a string.
 
     YAML 1.1 reads ``2:4`` as a number to the base of 60; YAML 1.2 does not. An integer of more than
-    64 bits stays text, which no number takes.
+    64 bits stays text, which no key for numbers accepts.
     """
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:

@@ -92,8 +92,8 @@ def recognised(settings: object, section: str, readers: Readers) -> str | None:
     Reads no values: in a file that is not composed yet some cannot be resolved.
 
     Args:
-        section: the path of gpuprof's own section in `settings`, or empty. A section of gpuprof's
-            may stand in any file; only at a place that the other system has too is it ambiguous.
+        section: the path of gpuprof's own section in `settings`, or empty. A file
+            with one is gpuprof's own, unless the other system has a section of the same path.
 
     >>> from types import SimpleNamespace
     >>> readers = {"x": lambda: SimpleNamespace(SIGNS=["a", "run"], PATHS=["a.profiling"])}

@@ -1,1 +1,1 @@
-"""Can this machine profile? Tried for real."""
+"""Checks by trying it whether this machine can profile."""

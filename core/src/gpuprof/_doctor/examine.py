@@ -142,7 +142,7 @@ def _try_backend(config: Config, limit: float | None, trying: Trying) -> Iterato
 
 
 def _records(capability: contract.Capability, config: Config) -> Check:
-    """What a backend of this capability records; a warning if the steps have no effect on it."""
+    """A check that tells what a backend records, and warns if it ignores steps."""
     if capability == "env_only" and config.defaults.steps is not None:
         detail = "each worker's whole life, by variables; steps do not limit it"
         return Check("records", True, detail, "leave steps out: steps: null")

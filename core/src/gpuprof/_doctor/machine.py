@@ -15,9 +15,9 @@ from gpuprof._distribution import NAME
 from gpuprof.backend.types import Check
 
 LEAST_FREE = 2**30
-"""Bytes: about a report of a few steps of a large model."""
+"""The least free bytes: about a report of a few steps of a large model."""
 LEAST_SHARED = 2**24
-"""Bytes in shared memory, which tools use to get their data out of the worker."""
+"""The least bytes of shared memory, which tools use to move data out of the worker."""
 _PIP_NORMALIZES = (23, 3)
 """From this release on pip treats the extras `a_b` and `a-b` as one (PEP 685, pip's changelog)."""
 
@@ -49,7 +49,7 @@ def _scopes() -> Check:
 
 
 def _place(name: str, path: str, key: str, least: int) -> Check:
-    """Write a file into a directory, or into its nearest existing parent.
+    """Check a directory by writing a file into it, or into its nearest existing parent.
 
     The run makes the directory itself.
     """

@@ -24,7 +24,8 @@ _RAY_LIMIT = 60.0
 """Ray's own default of worker_register_timeout_seconds."""
 _RAY_VARIABLE = "RAY_worker_register_timeout_seconds"
 _MAX_SHARE = 0.5
-"""Share of the limit that a single worker may take: in a job many start at once."""
+"""Largest share of Ray's limit that the start of one worker may take: in a job many start at
+once."""
 _SCRIPT = """
 import importlib.util, time
 if importlib.util.find_spec("ray"):

@@ -17,17 +17,17 @@ from gpuprof.backend.types import Command
 
 _START = str(Path(__file__).with_name("_start"))
 _WITHOUT_PATH = re.compile("-[a-zA-Z]*[EIS][a-zA-Z]*")
-"""Flags with which Python reads no PYTHONPATH, or imports no `sitecustomize`."""
+"""Flags with which Python ignores PYTHONPATH or `sitecustomize`."""
 
 
 def can_start(command: Command) -> bool:
-    """Whether a session can be started before the program."""
+    """Whether gpuprof can start a session before the program."""
     flags = command.interpreter[1:]
     return command.python and not any(_WITHOUT_PATH.fullmatch(flag) for flag in flags)
 
 
 def add(plan: PlannedWorker) -> PlannedWorker:
-    """The worker with the folder on its path."""
+    """The worker with our folder on its PYTHONPATH."""
     own_path = plan.environment.get("PYTHONPATH")
     outer_path = os.environ.get("PYTHONPATH", "")
     verbatim = plan.verbatim if own_path else (*plan.verbatim, "PYTHONPATH")
@@ -41,5 +41,5 @@ def path(rest: str) -> str:
 
 
 def starts(environment: Mapping[str, str | None]) -> bool:
-    """Whether the folder is on the path of these variables."""
+    """Whether PYTHONPATH in these variables has our folder."""
     return (environment.get("PYTHONPATH") or "").split(os.pathsep)[0] == _START

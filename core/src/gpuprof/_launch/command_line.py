@@ -10,8 +10,7 @@ from gpuprof.backend.types import Command
 
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 _MODULE_OR_CODE = re.compile("-[A-VYZa-z]*?[cm]")
-"""``-m``, ``-c``, also behind other letters, as in ``-um``: what follows is no longer Python's own.
-"""
+"""``-m`` and ``-c``, also after other letters as in ``-um``: later words belong to the program."""
 
 
 def parse(words: Sequence[str]) -> Command:

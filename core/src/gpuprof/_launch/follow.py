@@ -1,4 +1,7 @@
-"""`gpuprof run` in front of torchrun or `accelerate launch`: it goes on in front of each rank.
+"""`gpuprof run` in front of torchrun or `accelerate launch` records each rank.
+
+The launcher itself is not recorded. As a rank of it starts, `_start/sitecustomize.py` replaces it
+by `gpuprof run` with the same flags and the rank's own command line.
 
 The launcher itself is not recorded. As a rank of it starts, `_start/sitecustomize.py` replaces it
 by `gpuprof run` with the same flags and the rank's own command line.
@@ -22,7 +25,7 @@ _MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.com
 
 
 def starts_ranks(words: Sequence[str]) -> bool:
-    """Whether a command is a launcher whose ranks can be followed.
+    """Whether a command is a launcher whose ranks gpuprof can follow.
 
     >>> starts_ranks(["torchrun", "--nproc-per-node", "2", "train.py"])
     True
@@ -41,7 +44,7 @@ def starts_ranks(words: Sequence[str]) -> bool:
 
 
 def become(words: Sequence[str], flags: Sequence[str]) -> NoReturn:
-    """Replace this process by a launcher whose ranks are followed.
+    """Replace this process by a launcher, and follow its ranks.
 
     Args:
         words: the launcher's command.

@@ -1,4 +1,4 @@
-"""Fits gpuprof into the framework of a command, which stays as it is."""
+"""Installs gpuprof in a command's framework without a change of the command."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def prepare(name: str, plugin: Framework) -> None:
 
 
 def leave() -> None:
-    """Undo `prepare` for what this process starts: Ray's workers are reached by Ray's hook."""
+    """Undo `prepare` for later processes; Ray's own hook reaches Ray's workers."""
     os.environ.pop(VARIABLE, None)
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path != _START]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)

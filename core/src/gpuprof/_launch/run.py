@@ -40,7 +40,7 @@ _HIDDEN = ("", "-1", "NoDevFiles")
 
 
 def run(config: Config, group: str, words: Sequence[str]) -> int:
-    """Run a command as one rank of a worker group, to its end.
+    """Run a command as one rank of a worker group, and wait for its end.
 
     Where nothing is put in front of it, this process becomes the command, and `run` never returns.
 
@@ -156,7 +156,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
 
 @contextmanager
 def _naming_the_rank(plan: PlannedWorker) -> Iterator[None]:
-    """Name the rank and the node in an error, as it may concern one of a hundred ranks."""
+    """Add the rank and the node to an error, as a job may have a hundred ranks."""
     try:
         yield
     except (ToolError, OutputError) as error:
@@ -240,7 +240,7 @@ def _announce(plan: PlannedWorker, planner: Planner) -> None:
 
 
 def _finish_for(front: int, planner: Planner, plan: PlannedWorker, home: Collection) -> None:
-    """Finish in the place of `front`, which was killed: end its command, and save the reports.
+    """Finish for `front`, which was killed: end its command, and save the reports.
 
     A `front` that became the command has none to save.
     """
@@ -332,7 +332,7 @@ def _prints_tree(config: Config, of: Launched) -> bool:
 def _explain(
     row: ReceiptRow, record: NodeRecord, planner: Planner, plan: PlannedWorker
 ) -> ReceiptRow:
-    """Explain a window that was never opened: the program's last step, or what it lacks."""
+    """The reason for a window that was never opened: the program's last step, or what it lacks."""
     session = record.starts[-1].session if record.starts else None
     if row.cause is Reason.NEVER_OPENED and (session is None or session["step"] is None):
         return row.add_detail(f"no step has ended; {_how_to_use(plan)}")

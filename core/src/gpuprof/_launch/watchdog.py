@@ -1,4 +1,4 @@
-"""A watchdog process, which does the final work of a process that was killed."""
+"""A watchdog process that finishes the work of a killed process."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from gpuprof._plan.worker import PlannedWorker
 MANY_REPORTS = 500
 MANY_STEPS = 100
 _MISSPELT = 0.8
-"""Least similarity of a misspelt group to a known one: more than related names share."""
+"""Similarity from which a group's name counts as misspelt. Related names are less similar."""
 
 
 def advice(
@@ -64,7 +64,7 @@ def oversights(config: Config, rows: Sequence[PlannedWorker]) -> list[str]:
 
 
 def _none_is_meant(selection: Selection) -> bool:
-    """Whether it selects nothing on purpose: null, or no steps."""
+    """Whether the configuration selects nothing on purpose: null, or no steps."""
     no_steps = selection.steps is not None and not selection.steps.ranges
     return no_steps or selection.ranks is None or selection.nodes is None
 
@@ -118,7 +118,7 @@ def _unmatched(config: Config, groups: list[str], are_given: bool) -> Iterator[s
 
 
 def unmatched_names(config: Config, names: Sequence[str]) -> list[str]:
-    """The entries of `groups` that name or leave out what a job on Ray does not have.
+    """The entries of `groups` that rename or leave out a class that the Ray job lacks.
 
     Args:
         names: of the actors' classes that it has, and of the group of its tasks.
@@ -131,7 +131,7 @@ def unmatched_names(config: Config, names: Sequence[str]) -> list[str]:
 
 
 def _renaming(config: Config) -> list[str]:
-    """The entries of `groups` that hold for names of classes, and not of groups."""
+    """The entries of `groups` that rename or leave out classes."""
     return [
         pattern
         for pattern, override in config.groups.items()

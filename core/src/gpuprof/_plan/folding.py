@@ -1,4 +1,4 @@
-"""Folds workers whose rows say the same, so that a plan of many ranks fits on a screen."""
+"""Folds workers with equal rows, so that a plan of many ranks fits on a screen."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gpuprof._plan.worker import PlannedWorker
 
 RANK = "{rank}"
 DIRECTORY = "{directory}"
-"""What stands for the run's directory on a node."""
+"""Placeholder for the run's directory on a node."""
 _WORKER, _GROUP, _NODE = "{worker}", "{group}", "{node}"
 _DIFFERENT = "…"
 _DIGEST = "[0-9a-f]{12}"
 _TOKEN = re.compile(rf"(?<![0-9a-z])({_DIGEST})(?![0-9a-z])|(\d+)")
-"""The parts of a row that may differ between ranks: their numbers, and digests of names."""
+"""Parts of a row that may differ between ranks: numbers, and hashes of names."""
 _END = "\0"
 
 
 @attrs.define
 class Fold:
-    """Workers whose rows are equal but for group, rank and node.
+    """Workers whose rows differ only in group, rank and node.
 
     Args:
         first: the row of the first of them.
@@ -37,7 +37,7 @@ class Fold:
     varying: dict[int, str] = attrs.field(factory=dict)
 
     def add(self, row: PlannedWorker) -> bool:
-        """Add a worker, if its row says the same; its numbers may differ where they are ranks."""
+        """Add a worker if its row differs only in numbers that are ranks; tell whether it does."""
         tokens = _tokens(row)
         if len(tokens) != len(self.tokens):
             return False
@@ -63,7 +63,7 @@ class Fold:
 
     @property
     def row(self) -> PlannedWorker:
-        """A row that stands for all of them, with ``{rank}`` or ``{worker}`` where they differ."""
+        """One row for all of them, with ``{rank}`` or ``{worker}`` where they differ."""
         text = "".join(
             self.varying.get(position, token) for position, token in enumerate(self.tokens)
         )
@@ -90,7 +90,7 @@ class Fold:
 
 
 def fold(rows: Iterable[PlannedWorker]) -> list[Fold]:
-    """The rows, with equal ones as one; in the order of their first workers."""
+    """Fold equal rows into one, in the order of their first workers."""
     folds: list[Fold] = []
     alike: dict[object, list[Fold]] = {}
     for row in rows:
@@ -132,7 +132,7 @@ def _tokens(row: PlannedWorker) -> list[str]:
 
 
 def _ranges(ranks: Sequence[int]) -> str:
-    """Ranks in short.
+    """Ranks as ranges: ``0-3, 7``.
 
     >>> _ranges([3]), _ranges([0, 1, 2, 5]), _ranges([0, 8])
     ('3', '[0-2,5]', '[0,8]')

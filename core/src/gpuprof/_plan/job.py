@@ -27,7 +27,7 @@ from gpuprof.errors import ConfigError, GpuprofError
 
 Launcher = Literal["run", "ray"]
 OWN = "Worker"
-"""The group of a process of `gpuprof run` that names none."""
+"""The default group of a process under `gpuprof run`."""
 RUN = "{run}"
 _SHOWN_RANKS = 64
 _NO_CONFIGURATION = "no configuration, so nothing is profiled; give one or set GPUPROF_CONFIG"
@@ -81,7 +81,7 @@ class Plan:
 
     @property
     def _total(self) -> str:
-        """How many workers are profiled, and how many reports are expected."""
+        """The number of profiled workers and of expected reports."""
         count = sum(row.profiled for row in self.rows)
         files = sum(len(row.distinct_files) for row in self.rows)
         reports = f"{files} report{'' if files == 1 else 's'}"
@@ -141,7 +141,7 @@ def defaults(launcher: Launcher | None, places: Sequence[Place] | None) -> dict[
 
 
 def notes(config: Config) -> list[str]:
-    """The plan's notes on the options, each one once, for whatever workers the job will have.
+    """The plan's notes on the options, each one once, for any workers.
 
     Assumes a GPU for workers whose GPUs are unknown.
 
@@ -162,7 +162,7 @@ def notes(config: Config) -> list[str]:
 
 @attrs.frozen
 class Asked:
-    """The answer of this machine's profiler to a configuration's options.
+    """What this machine's profiler says of a configuration's options.
 
     Args:
         refusals: the options that it refuses, in its own words.

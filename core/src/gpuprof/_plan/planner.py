@@ -57,7 +57,7 @@ class Planner:
             self.manager("all")
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process, which loads the backend by itself."""
+        """Leave out the backend, which another process loads itself."""
         return {
             "library_steps": self.library_steps,
             "config": self.config,
@@ -298,11 +298,11 @@ class Planner:
         return self._captured[group]
 
     def is_armed(self, group: str) -> bool:
-        """Whether any worker of the run captures what ``gpuprof capture`` asks for."""
+        """Whether any worker of the run obeys ``gpuprof capture``."""
         return any(selection.armed for selection in self._selections(group))
 
     def _selections(self, group: str) -> list[Selection]:
-        """What is selected of each group that captures: known by name or pattern, and `group`."""
+        """The selections of all groups that capture: named, matched by a pattern, and `group`."""
         config = self.config
         if config.selects_nothing or not self._captures(group):
             return []
@@ -414,7 +414,7 @@ class Planner:
 
 
 def _pattern(hook: Any, worker: Worker) -> str:
-    """The file of each scope, with placeholders; empty if the backend foresees none."""
+    """The template of the scopes' files; empty if the backend knows none beforehand."""
     sample = Window(1, None if worker.lifetime else 1, 2, "scope", 1)
     file = (hook.expected_files(worker=worker, windows=(sample,)) or {}).get(1)
     stem = worker.final_stem(sample)
@@ -444,7 +444,7 @@ def _selection_notes(config: Config, group: str, selection: Selection) -> Iterat
 
 
 def ledger_limits(config: Config) -> LedgerLimits:
-    """How much a ledger may take, and what is sampled beside it."""
+    """The size limits of a ledger, and the sampling rate beside it."""
     return {
         "bytes_per_step": config.ledger.bytes_per_step,
         "total": config.ledger.total,
@@ -478,6 +478,6 @@ def _load_parts(
 
 
 def _listed(*keys: str) -> str:
-    """Keys as English, each once: a system may have one for several of ours."""
+    """Keys as an English list without repetition."""
     *most, last = dict.fromkeys(keys)
     return f"{', '.join(most)} and {last}" if most else last

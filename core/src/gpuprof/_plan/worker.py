@@ -14,7 +14,7 @@ from gpuprof._tables import labelled
 from gpuprof.backend.types import Worker
 
 _FEW = 8
-"""Windows that a short row names."""
+"""How many windows a short row names."""
 
 
 @attrs.frozen
@@ -61,7 +61,7 @@ class PlannedWorker:
 
     @property
     def distinct_files(self) -> list[str]:
-        """Each file once: one may hold several windows."""
+        """The expected files without repetition, as a file may hold several windows."""
         return list(dict.fromkeys(self.files.values()))
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from gpuprof._artifacts.early_ends import listed
 from gpuprof._report.words import all_of, duration, ordinal, percentage
 
 _LARGEST_RATIO = 10
-"""More says nothing but that the others take no time there."""
+"""The largest ratio to print: beyond it, the others take no time there."""
 _LEAST_WAITED = 0.3
-"""Of what a rank is slower by, from which it is said that the others waited."""
+"""The share of a rank's excess that others must wait for, to be mentioned."""
 
 
 @attrs.frozen
@@ -33,7 +33,7 @@ class Words:
 
 
 def words(finding: Finding) -> Words:
-    """What a finding says."""
+    """A finding in words."""
     of_cause = _WORDS[finding.cause](finding)
     says = of_cause.says
     their = "their" if len(finding.workers) > 1 else "its"
@@ -49,7 +49,7 @@ def words(finding: Finding) -> Words:
 
 
 def what_if(cause: Finding | Promise) -> str:
-    """What a run would take without a cause, as a sentence says it."""
+    """What a run would take without a cause, as a clause of a sentence."""
     several = len(cause.workers) > 1
     without = "without {worker} in {scope}"
     if cause.scope == BETWEEN_CALLS:
@@ -66,13 +66,13 @@ def what_if(cause: Finding | Promise) -> str:
 
 
 def gain(cause: Finding | Promise) -> str:
-    """What a run would take less without a cause; at most, if nothing else can do its work."""
+    """What a run would save without a cause; at most, if nothing else can do its work."""
     at_most = "" if cause.cause in _IF else " at most"
     return f"the run would take {percentage(cause.saves or 0.0)} less{at_most}"
 
 
 def config(finding: Finding, rounds: bool, launched: bool) -> str:
-    """What captures a cause with a profiler; empty if nothing does.
+    """The settings that capture a cause with a profiler; empty if none can.
 
     Args:
         rounds: whether a step is a round of the driver's calls, and so not known while a job runs.
@@ -153,7 +153,7 @@ def _pauses(finding: Finding) -> Words:
 
 
 def _slow_steps(finding: Finding) -> Words:
-    """Pauses, by the steps that they make slow."""
+    """Pauses in words, by the steps that they slow down."""
     if len(finding.facts.at) == 1:
         return _once(finding)
     at = listed([str(number) for number in finding.facts.at])
@@ -208,8 +208,8 @@ def _imbalance(finding: Finding) -> Words:
     if not finding.workers:
         return Words(
             f"{group} may not be balanced in {scope}: the slowest rank takes "
-            f"{duration(finding.seconds)} longer than the mean, and it is another one in nearly "
-            f"each step: {facts.turns} of {facts.processes} ranks were it.",
+            f"{duration(finding.seconds)} longer than the mean, and it changes from step to step: "
+            f"{facts.turns} of {facts.processes} ranks were the slowest at some time.",
             "Spread the work of a step evenly: by its size, not by its number.",
         )
     node = f", or their node, {facts.node}, is slow" if facts.node else ""
@@ -292,7 +292,7 @@ def _who(finding: Finding) -> str:
 
 
 def _each(finding: Finding) -> str:
-    """How long it is in each of its steps."""
+    """How long a pause is in each of its steps."""
     return duration(finding.seconds * finding.of / finding.steps)
 
 

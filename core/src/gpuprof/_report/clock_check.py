@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST = 200
-"""Ranges of one name and thread that are compared: each with each."""
+"""The most ranges of one name and thread to compare, as each is compared with each."""
 _FAR = 10_000_000_000
-"""Nanoseconds by which the clocks may differ."""
+"""The largest plausible difference between the clocks, in nanoseconds."""
 _ALIKE = 200_000
-"""Nanoseconds by which a range and its scope may differ in length, and pairs in their shift."""
+"""Tolerance, in nanoseconds, for the lengths of a range and its scope, and for equal shifts."""
 _GOOD = 0.8
-"""Of the pairs of the best shift: a shift nearer to zero needs as many to be preferred."""
+"""The share of the best shift's pairs that a shift nearer to zero needs to be preferred."""
 
 
 def clock_shift(tracks: Iterable[RecordedTrack], ledger: Ledger, zero: int) -> int | None:
@@ -59,7 +59,7 @@ def clock_shift(tracks: Iterable[RecordedTrack], ledger: Ledger, zero: int) -> i
 def _shifts(
     ranges: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The shifts of all pairs that have the same length."""
+    """The shifts of all pairs of equal length."""
     near = (starts >= ranges[0, 0] - _FAR) & (starts <= ranges[-1, 0] + _FAR)
     starts, ends = starts[near], ends[near]
     shifts = starts[None, :] - ranges[:, :1]

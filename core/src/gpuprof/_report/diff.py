@@ -15,11 +15,11 @@ from gpuprof._report.causes import what_if
 from gpuprof._report.words import duration, percentage
 
 _LISTED = 15
-"""Rows of a table; ``--json`` has all."""
+"""The most rows of a table; ``--json`` has all."""
 _NAMED = 5
-"""Ranks that are named."""
+"""The most ranks to name."""
 BUSY = 0.1
-"""Share of the time that workers wait for a processor, from which a machine counts as busy."""
+"""The share of time that workers wait for a processor on a machine that counts as busy."""
 _DIFFERENT = ["", "A", "B"]
 _SCOPES = [
     "cost", "before", "change", "95 % interval", "share", "calls", "group", "scope", "worst rank"
@@ -204,7 +204,7 @@ def _slower_ranks(found: Diff) -> list[str]:
 
 
 def _promise(found: Diff) -> list[str]:
-    """What a mend was promised to give, and what it gave. A slower step has had no mend."""
+    """What a fix was expected to save, and what it saved. Skipped if steps became slower."""
     if found.kept is None or found.step.low > 1:
         return []
     (promise, again), step = found.kept, found.step
@@ -234,7 +234,7 @@ def _check(check: Check, width: float | None = None) -> str:
 
 
 def _worst(found: Sequence[Failure]) -> str:
-    """The first, or the first rank if there is one, and how many scopes more."""
+    """The first rank, or else the first scope, and the number of other scopes."""
     named = next((each for each in found if each.worker), found[0])
     others = len({(each.group, each.scope) for each in found}) - 1
     more = f"; and {others} more" if others > 0 else ""
@@ -363,7 +363,7 @@ def _confidence(found: Diff) -> str:
 
 
 def _spread(found: Diff) -> str:
-    """How much equal runs differ, or how to measure it."""
+    """How much equal runs differ, or the command that measures it."""
     if max(len(found.before), len(found.after)) >= MEASURED:
         return "Spread between equal runs: measured in the baseline."
     return (
@@ -388,7 +388,7 @@ def _pipes(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequenc
 
 
 def _escaped(cell: str) -> str:
-    r"""Names of users are text: they end no cell and are no HTML.
+    r"""A user's name, escaped: it neither ends a cell nor is HTML.
 
     >>> print(_escaped("a|b <c>"))
     a\|b &lt;c&gt;

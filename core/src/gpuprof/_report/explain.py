@@ -34,27 +34,29 @@ from gpuprof.errors import ConfigError, GpuprofError
 
 JSON_VERSION = 1
 _QUICK = 4_000_000
-"""Bytes of ledgers that are explained at the end of a run: about a second."""
+"""Bytes of ledgers that take about a second to explain; larger runs are not explained at their
+end."""
 _LEAST_FOR_A_PATH = 3
 _MOSTLY_IN_STEPS = 0.95
-"""Of the run, the share in steps that goes without saying."""
+"""Share of a run in steps above which the rest is not mentioned."""
 _MUCH_SLOWER = 1.5
 """How many times the median the slowest step must take to have its path printed."""
 _LEAST_SHARE = 0.005
-"""Of a step, the shortest part of its path that has a row: the others would have 0 %."""
+"""The shortest part of a path to print, as a share of the step: a shorter one would have 0 %."""
 _LARGE_TRANSFER = 2**20
-"""Bytes a step, from which a scope that moves them has a line."""
+"""Bytes a step above which a scope that moves them gets a line."""
 _LEAST_BOUND = 0.1
-"""Of a path, from which a group is among those that bound a step."""
+"""Share of the path above which a group counts among those that bound a step."""
 _NEARLY_ALL = 0.7
-"""Of a group's share, what a worker must have to stand for it."""
+"""Share of a group's part above which one worker is named instead of the group."""
 _LEAST_WAIT = 0.05
 _LEAST_PART = 0.01
-"""Of the steps, which a group must be in scopes for it to wait between calls."""
+"""Share of the steps that a group must spend in scopes, for its gaps to count as waits between
+calls."""
 _LEAST_HANDOVER = 0.1
-"""Share of a step from which handing over is worth a sentence."""
+"""Share of a step above which handing over gets a sentence."""
 _LEAST_SAVED = 0.01
-"""Share of a run from which it is said what would be saved."""
+"""Share of a run above which a saving gets a sentence."""
 _CUT_SHORT = ", or cut short by a worker's end"
 _WHOM = {ANYBODY: "", BARRIER: ", for the others", DATA: ", for data"}
 _KINDS = {
@@ -205,7 +207,7 @@ def helps(answer: Explanation) -> str:
 
 
 def remedy(confidence: Confidence) -> str:
-    """What to add to see what is not explained; empty if nothing is missing."""
+    """What to add to explain the rest; empty if nothing is missing."""
     if confidence.remedy is None:
         return ""
     about, worker, scope = confidence.remedy, confidence.worker, confidence.scope
@@ -253,7 +255,7 @@ def _sum(shares: Iterable[Share]) -> float:
 
 
 def _largest(shares: Iterable[Share], key: str) -> tuple[str, float]:
-    """The worker or scope with the most of some shares, and how much."""
+    """The worker or scope with the largest sum of shares, and that sum."""
     sums: dict[str, float] = {}
     for share in shares:
         name = getattr(share, key)
@@ -263,7 +265,7 @@ def _largest(shares: Iterable[Share], key: str) -> tuple[str, float]:
 
 
 def _largest_place(shares: Iterable[Share]) -> list[Share]:
-    """The shares of the group and scope that have most together."""
+    """The shares of the group and scope with the largest sum."""
     by_place: dict[tuple[str, str], list[Share]] = {}
     for share in shares:
         by_place.setdefault((share.group, share.scope), []).append(share)
@@ -271,7 +273,7 @@ def _largest_place(shares: Iterable[Share]) -> list[Share]:
 
 
 def _who(shares: Sequence[Share]) -> str:
-    """The worker that has nearly all of a group's shares, or the group."""
+    """The worker with nearly all of a group's shares, or else the group."""
     worker, most = _largest(shares, "worker")
     return worker if most >= _NEARLY_ALL * _sum(shares) else shares[0].group
 

@@ -14,15 +14,15 @@ from gpuprof._analysis.run import Process, Run
 Integers = NDArray[np.int64]
 
 MOST_ROWS = 48
-"""Of a step."""
+"""The most rows of a step."""
 MOST_SPANS = 12_000
-"""Of a step; the longest of each row are kept."""
+"""The most spans of a step; the longest of each row are kept."""
 _FEWEST_SPANS = 40
-"""Of a row that may be kept, however many rows there are."""
+"""Spans that a row may always keep, however many rows there are."""
 _MOST_TRACKS = 4
-"""Of a process; those with the most time are kept."""
+"""The most threads and tasks of a process; those with the most time are kept."""
 _LEAST_TRACK = 0.01
-"""Of a step, what a further thread or task must take to have a row."""
+"""Share of a step that a further thread or task must take to get a row."""
 
 
 @attrs.frozen
@@ -48,6 +48,9 @@ class Row:
 
 def rows(run: Run, step: int, path: Sequence[Stretch]) -> list[Row]:
     """The rows of a step: the driver, then each group's workers.
+
+    If there are too many processes, those on the critical path come first, then of each group the
+    ones that worked most and least.
 
     Of more processes than a picture can show, first those on the critical path, then of each group
     the ones that worked most and least.

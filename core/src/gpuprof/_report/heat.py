@@ -11,16 +11,16 @@ from gpuprof._analysis.run import Run, by_name
 Floats = NDArray[np.float64]
 
 MOST_WORKERS = 64
-"""Of a group, beyond which its nodes are shown."""
+"""The most workers of a group to show one by one; a larger group has a row for each node."""
 MOST_ROWS = 2000
 MOST_PLACES = 40
 _LEAST = 0.001
-"""Of a step, what a place must take or deviate to be shown."""
+"""Share of a step that a place must take, or deviate by, to be shown."""
 
 
 @attrs.frozen
 class HeatRow:
-    """A worker, or of a large group the workers of a node.
+    """The row of a worker, or, in a large group, of a node.
 
     Args:
         name: of the worker or node.
@@ -39,7 +39,7 @@ class HeatRow:
 
 @attrs.frozen
 class HeatMap:
-    """A group.
+    """The map of a group.
 
     Args:
         places: positions in `Run.places`; those with the most time and the largest deviations.
@@ -120,5 +120,5 @@ def _heat_map(run: Run, group: str, names: list[str]) -> HeatMap:
 
 
 def _short(seconds: float) -> float:
-    """As many digits as a colour needs."""
+    """A number with only the digits that a colour needs."""
     return float(f"{seconds:.4g}")

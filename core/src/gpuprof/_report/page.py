@@ -44,30 +44,30 @@ from gpuprof._shim.safe import replacing
 from gpuprof.errors import ConfigError, GpuprofError, OutputError
 
 _MOST_STEPS = 2000
-"""Bars of the chart of steps; of more steps, each is the slowest of several."""
+"""The most bars in the chart of steps; if there are more steps, a bar is the slowest of several."""
 _MOST_DRAWN = 60
-"""Steps whose scopes are in the page."""
+"""The most steps that the page draws."""
 _LARGEST_DRAWN = 2_000_000
-"""Characters of all those steps. The median step and the slowest one are always there."""
+"""The most characters of all those steps. The median step and the slowest one are always there."""
 _MOST_CAPTURED = 5
 _MOST_STRETCHES = 600
-"""Of a critical path; the longest are kept."""
+"""The most stretches of a critical path; the longest are kept."""
 _MOST_PLACES = 2000
-"""Of all trees; those with the most time are kept."""
+"""The most places of all trees; those with the most time are kept."""
 _MOST_WINDOWS = 100
 _MOST_RANGES = 10_000
-"""Of all windows."""
+"""The most ranges of all windows."""
 _FEWEST_RANGES = 40
-"""Of a window, however many there are."""
+"""Ranges that a window may always have, however many windows there are."""
 _MOST_SCOPES = 1000
-"""Of a diff."""
+"""The most scopes of a diff."""
 _MOST_RECEIPT_ROWS = 200
 _MOST_FILES = 200
 _LARGEST_TEXT = 300
-"""Characters of a name; longer ones are cut."""
+"""The longest name, in characters; longer ones are cut."""
 
 _Section = dict[str, Any]
-"""What a section shows; or, under ``why``, why there is nothing to show."""
+"""The data of a section, or, under ``why``, the reason why it is empty."""
 
 
 def write(directories: Sequence[str], output: Path, warm_up: int | None = None) -> list[str]:
@@ -124,7 +124,7 @@ def render(data: Mapping[str, Any]) -> str:
 
 
 def _hash(content: str) -> str:
-    """Of an inline style or script, as a content security policy names it."""
+    """The hash of an inline style or script, in the form of a content security policy."""
     digest = hashlib.sha256(content.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 
@@ -133,7 +133,7 @@ _DRAWN = ("run", "explain", "steps", "gantt", "heat", "trees", "ranges")
 
 
 def _block(data: Mapping[str, Any]) -> str:
-    """What the script draws, as JSON that ends no element."""
+    """The script's data, as JSON that cannot end its HTML element."""
     content = {
         "runs": [{name: run[name] for name in _DRAWN} for run in data["runs"]],
         "diff": data["diff"],
@@ -230,7 +230,7 @@ def _no_steps(read: Run | None, without: str) -> str:
 
 
 def _facts(about: runs.About | None) -> Iterator[tuple[str, str]]:
-    """When and on what it ran."""
+    """When the run was, and what it ran on."""
     if about is None:
         return
     if about.beginning:
@@ -282,7 +282,7 @@ def _state(step: Step) -> int:
 
 
 def _bars(run: Run) -> list[int]:
-    """The steps of the chart, as positions: the slowest of every few, and all captured ones."""
+    """The positions of the steps in the chart: the slowest of every few, and all captured ones."""
     many = -(-len(run.steps) // _MOST_STEPS)
     bars = [
         max(range(first, min(first + many, len(run.steps))), key=lambda at: run.steps[at].duration)
@@ -311,7 +311,7 @@ def _steps(run: Run, bars: Sequence[int], pictures: _Section) -> _Section:
 
 
 def _gantt(run: Run, explainer: Explainer | None, bars: Sequence[int]) -> _Section:
-    """The scopes of as many steps as the page may have, and their critical paths."""
+    """The scopes and critical paths of as many steps as fit on the page."""
     if explainer is None:
         return {"why": "No critical path: no step counts."}
     order, why = _order(run, explainer, bars)
@@ -346,7 +346,7 @@ _KINDS = ("work", "handover", "data", "unexplained", "dispatch", "outside")
 
 
 def _order(run: Run, explainer: Explainer, bars: Sequence[int]) -> tuple[list[int], dict[int, str]]:
-    """The steps to draw, the most wanted first, and why those are wanted in any case."""
+    """The steps to draw, the most important first, and reasons for those that must be there."""
     why: dict[int, str] = {}
     for position, reason in explainer.chosen():
         why.setdefault(position, reason)
@@ -406,7 +406,7 @@ def _step(run: Run, explainer: Explainer, at: int, why: str) -> _Section:
 
 
 def _number_places(step: _Section, names: dict[int, int]) -> None:
-    """Number the places of the page's own list, in place of the run's; -1 stays."""
+    """Replace the run's numbers of places by those of the page's own list; -1 stays."""
     lists = [(step["stretches"], 5, 1)]
     lists += [(row["spans"], 4, 0) for row in step["rows"]]
     lists += [(row["folds"], 6, 0) for row in step["rows"]]
@@ -531,7 +531,7 @@ def _tree(
 
 
 def _thin(trees: Sequence[_Section]) -> None:
-    """Leave out the places with the least time, if there are too many."""
+    """Leave out the places with the least time if there are too many."""
     totals = sorted((row[_TOTAL] for tree in trees for row in tree["rows"]), reverse=True)
     if len(totals) <= _MOST_PLACES:
         return
@@ -646,14 +646,14 @@ def _linker(home: str, directory: str, output: Path) -> Callable[[str], tuple[st
 
 
 def _files(directory: str, output: Path) -> list[dict[str, str]]:
-    """Timelines that somebody has made."""
+    """Existing timeline files."""
     link = _linker(directory, directory, output)
     files = sorted(Path(directory).glob("timeline*.perfetto.gz"))[:_MOST_FILES]
     return [dict(zip(("name", "link"), link(str(file)), strict=True)) for file in files]
 
 
 def _commands(manifest: Manifest | None) -> _Section:
-    """The first rank of each group; `gpuprof._config.secrets` has masked what is there."""
+    """The command of each group's first rank. `gpuprof._config.secrets` has masked the secrets."""
     workers = manifest.get("workers") if manifest is not None else None
     if not workers:
         return {"why": "The plan is not known: the run has none, or has not ended."}
@@ -689,5 +689,5 @@ def _diff(directories: Sequence[str], warm_up: int | None) -> _Section:
 
 
 def _cut(name: str) -> str:
-    """A name that fits: the page has it as text only."""
+    """A name that is cut to `_LARGEST_TEXT`."""
     return name if len(name) <= _LARGEST_TEXT else f"{name[: _LARGEST_TEXT - 1]}…"

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _SEQUENCE = 1
 _MOST_NAMES = 4
 _MOST_LANES = 100
-"""Of a track; nobody can read more rows, and finding one takes as long as there are."""
+"""The most lanes of a track: nobody reads more, and the search for a free one takes longer with
+each."""
 _ARROW = "arrow"
 """The category of the slices at both ends of an arrow."""
 _TRACK, _NAME, _TIME = (1 << 27) + 0x34567, (1 << 27) + 0x2ABCDE, (1 << 62) + 0x1234567
@@ -61,7 +62,7 @@ class Mark:
 
 @attrs.define
 class Extra:
-    """What some slices have and most have not.
+    """What only some slices have.
 
     Args:
         name: instead of the one in the table of names.
@@ -267,14 +268,14 @@ class _Shape:
 
 
 def _find(content: bytes, number: int) -> tuple[int, int]:
-    """Where a number stands."""
+    """The position of a number's bytes in a packet."""
     digits = _varints(np.array([number]), -(-number.bit_length() // 7)).tobytes()
     place = content.index(digits)
     return place, place + len(digits)
 
 
 def _lanes(starts: Sequence[int], ends: Sequence[int]) -> list[list[int]]:
-    """Spread slices over lanes, in which they nest.
+    """Spread slices over lanes in which they nest.
 
     Args:
         starts: in ascending order; of equal ones the outer slices come first.
@@ -356,5 +357,5 @@ def _encodable(text: str) -> str:
 
 
 def _wrapped(*packets: Packet) -> bytes:
-    """Packets as they stand in a trace."""
+    """Packets as a trace file holds them."""
     return bytes(Trace(packet=packets).SerializeToString())

@@ -19,7 +19,7 @@ Trees = Mapping[tuple[str, int], Tree]
 
 
 def chosen(trees: Trees, which: PrintTrees, slow: Collection[str] = ()) -> list[Tree]:
-    """The trees to print, those of slow workers under a name that says so.
+    """The trees to print. The names of slow workers' trees say that they are slow.
 
     ``ends``: of each group the first rank, and a slow one, or else the last.
 

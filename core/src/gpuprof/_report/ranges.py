@@ -1,4 +1,4 @@
-"""The ranges in reports: by run, group and window, nested as they were."""
+"""The ranges in reports, by run, group and window, with their nesting."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEVICE = ("kernels", "copies", "memsets", "graphs", "synchronization")
 
 @attrs.define
 class Node:
-    """The ranges of one name at one place of the nesting.
+    """The ranges of one name at one level of the nesting.
 
     Args:
         name: as the user wrote it.
@@ -90,12 +90,12 @@ class WindowRanges:
                 node.device[kind] = node.device.get(kind, 0) + nanoseconds
 
     def share(self, node: Node) -> float | None:
-        """The part of the window's own time; more than 1 where threads overlap."""
+        """The share of the window's own time; above 1 where threads overlap."""
         return node.total / 1e9 / self.seconds if self.seconds else None
 
 
 def files_of(paths: Sequence[str]) -> list[Path]:
-    """The given files, and all regular files in the given directories.
+    """The given files, and all regular files in given directories.
 
     Raises:
         ConfigError: a path does not exist.
@@ -232,7 +232,7 @@ _SHARE = (
 
 
 def _heading(window: WindowRanges, with_run: bool) -> str:
-    """Such as ``ActorGroup of r1, step-3, ranks 0, 1: 0.412 s``."""
+    """The table's heading: ``ActorGroup of r1, step-3, ranks 0, 1: 0.412 s``."""
     of_run = f" of {window.run}" if with_run and window.run else ""
     ranks = ", ".join(map(str, window.ranks))
     who = f"{window.group}{of_run}, " if window.group else ""

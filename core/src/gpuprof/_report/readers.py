@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 @attrs.frozen
 class Reader:
-    """A backend's hooks `read_ranges` and `read_spans`.
+    """The hooks `read_ranges` and `read_spans` of a backend.
 
     Args:
         read: the former.

@@ -16,7 +16,7 @@ from gpuprof.errors import GpuprofError
 
 @attrs.frozen(eq=False)
 class Recorded:
-    """A report.
+    """A report's spans.
 
     Args:
         file: its path.

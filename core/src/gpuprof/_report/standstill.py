@@ -1,4 +1,4 @@
-"""What the processes of a running job do now, as people read it."""
+"""The text of `gpuprof stacks`: what the processes of a running job do now."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ranks(numbers: Iterable[int]) -> str:
 def text(
     now: Sequence[Process], later: Sequence[Process], who_waits: Sequence[str], full: bool
 ) -> str:
-    """The page.
+    """The whole text.
 
     Args:
         later: the second look; empty if there was one only.
@@ -217,7 +217,7 @@ def _who(found: Class) -> str:
 
 
 def as_json(now: Sequence[Process], later: Sequence[Process], who_waits: Sequence[str]) -> str:
-    """The same for programs."""
+    """The same as JSON."""
     return json.dumps(
         {
             "time": time.time(),

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from gpuprof._report.perfetto import Integers
 
 _AGREE = 1_000_000
-"""Nanoseconds by which a profiler's clock may differ from the ledger's before it is corrected."""
+"""Nanoseconds that a profiler's clock may differ from the ledger's before gpuprof corrects it."""
 _RANGES = "ranges"
-"""The kind of a profiler's tracks that are gpuprof's own ranges."""
+"""The kind of a profiler's tracks for gpuprof's own ranges."""
 _FOREVER = (0, 1 << 62)
 _STEPS, _WINDOWS, _THREADS = range(3)
 
 
 @attrs.define
 class Timeline:
-    """What was written.
+    """A timeline file.
 
     Args:
         path: the file.
@@ -82,7 +82,7 @@ def write(
     by_worker = {(ledger.header["node"], ledger.name): ledger for ledger in all_ledgers}
 
     def wanted(place: Place | None, node: str) -> bool:
-        """Whether a report may hold something of the interval."""
+        """Whether a report may contain a part of the interval."""
         if place is None or not isfinite(place.opened) or not isfinite(place.closed):
             return True
         ledger_of_worker = by_worker.get((node, f"{place.group}-{place.rank}"))
@@ -138,7 +138,7 @@ def _steppers(all_ledgers: Sequence[Ledger]) -> list[Ledger]:
 
 
 def _at_wall(ledger: Ledger | None, wall: int) -> int:
-    """The run's time at a time of a process's wall clock. Both in nanoseconds."""
+    """Convert a time on a process's wall clock to the run's time. Both in nanoseconds."""
     if ledger is None:
         return wall
     readings = ledger.clocks
@@ -347,7 +347,7 @@ class _Drawing:
     # What a profiler recorded
 
     def _reports(self, reports: Sequence[Recorded], ledger: Ledger | None, parent: int) -> None:
-        """Draw reports of a worker: what one thread or stream did has one row."""
+        """Draw a worker's reports, with one row for each thread or stream."""
         by_track: dict[tuple[Any, ...], list[tuple[RecordedTrack, int]]] = defaultdict(list)
         for report in reports:
             zero = 0
@@ -387,7 +387,7 @@ class _Drawing:
             )
 
     def _checked(self, report: Recorded, ledger: Ledger, zero: int) -> int:
-        """What to add to the profiler's times, so that ranges lie where their scopes are."""
+        """The correction of a profiler's times that puts ranges where their scopes are."""
         shift = clock_shift(report.tracks, ledger, zero)
         if shift is None or abs(shift) <= _AGREE:
             return 0
@@ -476,7 +476,7 @@ def _order_of_process(ledger: Ledger) -> tuple[Any, ...]:
 
 
 def _owner(report: Recorded, ledgers_here: Sequence[Ledger]) -> Ledger | None:
-    """The start of a worker that a report is of: that of a process in it, else the last one."""
+    """The start of a worker that made a report: that of a process in it, or else the last one."""
     starts = [
         ledger
         for ledger in ledgers_here
@@ -523,7 +523,7 @@ def _shared_row(ledger: Ledger, number: int, what: str) -> str | None:
 
 
 def _whose(track: RecordedTrack, ledger: Ledger | None) -> str:
-    """The thread or stream of a profiler's track."""
+    """The thread or stream of a profiler's track, by name."""
     if not track.thread:
         return track.name
     thread = f"thread {track.thread}" + (f" ({track.name})" if track.name else "")
@@ -533,7 +533,7 @@ def _whose(track: RecordedTrack, ledger: Ledger | None) -> str:
 
 
 def _duration(nanoseconds: int) -> str:
-    """Such as ``1.2 s``, ``35 ms`` or ``20 µs``."""
+    """A duration in words: ``1.2 s``, ``35 ms`` or ``20 µs``."""
     for unit, size in (("s", 10**9), ("ms", 10**6), ("\N{MICRO SIGN}s", 10**3)):
         if nanoseconds >= size:
             return f"{nanoseconds / size:.3g} {unit}"
@@ -544,7 +544,7 @@ def _duration(nanoseconds: int) -> str:
 
 
 def _arrows(all_ledgers: Sequence[Ledger], begin: int, end: int) -> dict[int, dict[int, Extra]]:
-    """The arrows from what releases to what waits, by the ledger's `id` and the span's position."""
+    """Arrows from releasing to waiting spans, by the ledger's `id` and the span's position."""
     links: dict[int, list[_End]] = defaultdict(list)
     for ledger in all_ledgers:
         rows = ledger.links
@@ -593,7 +593,7 @@ class _End:
 
 
 def _pairs(ends: Sequence[_End]) -> Iterable[tuple[_End, int, _End]]:
-    """Which span lets which go on, and when."""
+    """Pairs of a releasing and a waiting span, with the time of the release."""
     releases = sorted((end for end in ends if end.role == RELEASES), key=lambda end: end.end)
     times = [end.end for end in releases]
     for end in ends:
@@ -614,13 +614,13 @@ def _pairs(ends: Sequence[_End]) -> Iterable[tuple[_End, int, _End]]:
 
 
 def _meeting(meeting: Sequence[_End]) -> Iterable[tuple[_End, int, _End]]:
-    """The last that has begun lets all others go on."""
+    """Pairs at a meeting: the last to begin releases all others."""
     for end in meeting[:-1]:
         yield meeting[-1], meeting[-1].start, end
 
 
 def _positions(ledger: Ledger) -> dict[tuple[int, int, int, int], int]:
-    """Where the spans with links stand among the spans."""
+    """The positions of the spans that have links."""
     places = np.unique(ledger.links["place"])
     rows = np.flatnonzero(np.isin(ledger.spans["place"], places))
     return dict(zip(ledger.spans[rows].tolist(), rows.tolist(), strict=True))

@@ -26,7 +26,7 @@ DRIVER = "Runner"
 
 
 def introduce(text: str, driver: str = DRIVER) -> str:
-    """Say at the driver's first mention that it is the driver.
+    """Explain the driver's name at its first mention in a text.
 
     >>> introduce("EnvRunner 60 %, Runner 40 %")
     'EnvRunner 60 %, Runner (the driver) 40 %'
@@ -94,14 +94,14 @@ class Tree:
         return bool(self.timing or self.while_profiling or self.totals)
 
     def renamed(self, name: str) -> Tree:
-        """Both trees with another name. Returns itself."""
+        """Rename both trees. Returns itself."""
         for tree in (self.timing, self.while_profiling):
             if tree is not None:
                 tree.name = name
         return self
 
     def text(self, render: Callable[[Timing], str] = Timing.text) -> str:
-        """For people: the tree, what is left out of it, and what its times hold.
+        """The tree as text, with what it leaves out and what its times contain.
 
         Shows the tree of the steps left out, too, if it has places that are nowhere else, and alone
         if there is no other.
@@ -226,7 +226,7 @@ _NOTHING = (
     f"{TIMING_VARIABLE} if it is 0."
 )
 _LEFT_OUT = ("std", "min", "mean", "% parent", "max", "calls")
-"""The columns that a narrow terminal does not show, in this order."""
+"""The columns to leave out on a narrow terminal, in this order."""
 _LEGEND = {
     "% run": "Times are in seconds. % parent: share of the scope around it; more than 100 % if "
     "scopes ran in parallel. % run: share of the processes' time, all together",
@@ -253,7 +253,7 @@ def as_json(trees: list[Tree]) -> str:
 
 @attrs.frozen
 class _Process:
-    """Whose tree a file has.
+    """The owner of a file's tree.
 
     Args:
         run: empty if it belongs to none.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def percentage(share: float) -> str:
-    """A share as people read it.
+    """A share in per cent, as text.
 
     >>> percentage(0.256), percentage(-0.001)
     ('26 %', '0 %')
@@ -15,7 +15,7 @@ def percentage(share: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration as people read it.
+    """A duration, as text.
 
     >>> duration(3.14), duration(0.0123), duration(0.000045), duration(0.9997)
     ('3.14 s', '12.3 ms', '45 µs', '1.00 s')
@@ -28,7 +28,7 @@ def duration(seconds: float) -> str:
 
 
 def ordinal(number: int) -> str:
-    """A number as people count.
+    """An ordinal number, as text.
 
     >>> [ordinal(number) for number in (2, 3, 10, 11, 21)]
     ['2nd', '3rd', '10th', '11th', '21st']
@@ -38,7 +38,7 @@ def ordinal(number: int) -> str:
 
 
 def all_of(names: Sequence[str]) -> str:
-    """Names as people list them.
+    """An English list of names.
 
     >>> all_of(["A"]), all_of(["A", "B", "C"])
     ('A', 'A, B and C')

@@ -1,4 +1,6 @@
-"""What runs on the node in front of a worker, and what the processes of a run share with it.
+"""What runs on the node in front of a worker, and what a run's processes share with it.
+
+Standard library only.
 
 The standard library only.
 """

@@ -1,4 +1,4 @@
-"""The program.
+"""The shim as a program, run by path.
 
 It is run by path, before any environment is set up: nothing but the standard library can be
 imported by name.

@@ -1,4 +1,4 @@
-"""Which process with a worker's identity is the worker."""
+"""Decides which process with a worker's identity is the worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 TOGETHER = 0.5
-"""Seconds between two processes that were started together, at most, on a busy machine."""
+"""The most seconds between the starts of twins, on a busy machine."""
 
 
 def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
@@ -81,7 +81,7 @@ def _checked(claims: object) -> list[Claim]:
 
 
 def _are_twins(one: Claim, other: Claim) -> bool:
-    """Whether two processes were started together.
+    """Whether two processes were started at the same moment.
 
     A process that one of them starts begins a second later or more.
     """

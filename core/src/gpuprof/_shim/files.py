@@ -1,4 +1,4 @@
-"""Where a worker's files are on its node."""
+"""The paths of a worker's files on its node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ started. ``unselected``: the key `nodes` leaves this node out.
 
 
 class ToolStatus(TypedDict):
-    """How the profiler of one start of a worker fares.
+    """The state of the profiler of one start of a worker.
 
     Args:
         reason: why the worker is unwrapped, or gpuprof has ended the profiler.
@@ -120,7 +120,8 @@ def file_size(path: str | os.PathLike[str]) -> int:
 
 
 _HARDLY_ANY = 2**20
-"""Bytes. A disk with less to spare is full: a report of one empty step takes a tenth of it."""
+"""Bytes. With less free space a disk counts as full: a report of one empty step takes a tenth of
+it."""
 
 
 def is_full(directory: str) -> bool:
@@ -150,7 +151,7 @@ def write_json(path: str, data: Mapping[str, object]) -> None:
 
 
 def _fits_in_place(path: str, content: bytes) -> bool:
-    """Overwrite a file, if that takes no more room than it has."""
+    """Overwrite a file if the new content needs no more disk blocks."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -181,7 +182,7 @@ def umask() -> int | None:
 
 
 def follow_umask(path: str) -> None:
-    """Take from a file the permissions that this process's umask takes.
+    """Apply this process's umask to a file's permissions.
 
     For files that a tool wrote with a umask of its own.
     """

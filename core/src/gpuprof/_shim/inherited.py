@@ -59,7 +59,7 @@ def restore_command(group: int | None) -> list[str]:
 
 
 def heed_children() -> None:
-    """Let this process wait for its children, even if its launcher ignores SIGCHLD."""
+    """Make it possible to wait for children, even if the launcher ignores SIGCHLD."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
@@ -71,7 +71,7 @@ def restore_signals() -> None:
 
 
 def become(command: list[str]) -> NoReturn:
-    """Replace this process with a command that starts as this process did.
+    """Replace this process by a command, with the signal settings of this process's start.
 
     Raises:
         OSError: the command cannot be run.

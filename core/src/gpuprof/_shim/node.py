@@ -30,7 +30,7 @@ def node_name(row: Row | None = None) -> str:
 
 
 def unique_name(host: str, node: str) -> str:
-    """A node's name if its host name is not unique."""
+    """A unique name for a node that shares its host name."""
     return f"{host}-{node[:8]}"
 
 

@@ -1,4 +1,4 @@
-"""Processes, told from later ones with the same id."""
+"""Identifies processes: an id alone may belong to a later process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def process_start(pid: int) -> str | None:
 
 
 def process_parent(pid: int) -> int:
-    """The process that has started it, or that it was left to; 0 when it is gone."""
+    """The id of a process's parent; 0 when the process is gone."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return int(file.read().rpartition(")")[2].split()[1])
@@ -29,18 +29,18 @@ def process_parent(pid: int) -> int:
 
 
 def start_of(stat: str) -> str | None:
-    """The same from what ``/proc/<pid>/stat`` says."""
+    """A process's start, parsed from ``/proc/<pid>/stat``."""
     fields = stat.rpartition(")")[2].split()
     return None if len(fields) < 20 or fields[0] in "ZX" else fields[19]
 
 
 def place() -> str:
-    """Where a process id is the same process's: this host, and of it this container."""
+    """The scope of a process id: this host, and the container on it."""
     return f"{os.uname().nodename} {os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def started_process(path: str) -> tuple[int, str] | None:
-    """Which process the target is, as it wrote itself; ``None`` before it has started."""
+    """The target's process as it recorded itself; ``None`` before it has started."""
     try:
         stat = read_bytes(path, 4096).decode()
         start = start_of(stat)

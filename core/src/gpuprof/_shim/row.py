@@ -78,7 +78,7 @@ class LedgerLimits(_Limits, total=False):
 
 
 class Row(_Planned, total=False):
-    """All that a worker needs to know of the plan.
+    """All that a worker needs from the plan.
 
     The planner writes the row, the launcher and the shim add to it, the session reads it.
 
@@ -145,7 +145,7 @@ class Row(_Planned, total=False):
 
 
 def starts_worker(command: Sequence[str]) -> bool:
-    """Whether a command starts the interpreter as a process of its own, as far as can be seen.
+    """Whether a command seems to start the interpreter as a process of its own.
 
     >>> starts_worker(["nsys", "profile", "{interpreter}"]), starts_worker(["python", "-m", "tool"])
     (True, False)
@@ -154,7 +154,7 @@ def starts_worker(command: Sequence[str]) -> bool:
 
 
 def has_log(command: Sequence[str]) -> bool:
-    """Whether the profiler's own output can be told from the worker's, and goes to a log."""
+    """Whether the profiler's output is separate from the worker's, so that it goes to a log."""
     return starts_worker(command) and list(command) != [INTERPRETER]
 
 

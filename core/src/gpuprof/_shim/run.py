@@ -79,7 +79,7 @@ _BECOME = 'exec "$@"'
 
 
 def _become_with(out: int, err: int) -> str:
-    """Shell commands to become the interpreter with the outputs of this process.
+    """Shell commands that become the interpreter, with this process's stdout and stderr.
 
     A tool may have closed the numbers that it was given, or use them otherwise; then the outputs
     are opened anew. Of sockets, which cannot be opened, the tool's own remain.
@@ -299,7 +299,7 @@ def _make_program(path: str, command: list[str]) -> str:
 def _resolve(
     command: list[str], late: dict[str, str], several: dict[str, list[str]], program: str
 ) -> list[str]:
-    """The command with its placeholders filled in.
+    """Fill in a command's placeholders.
 
     Args:
         late: values inside words.

@@ -1,4 +1,4 @@
-"""Opening, reading, writing and removing files that may not be ours.
+"""Opens, reads, writes and removes files that may not be ours.
 
 A run's directory may come from somebody else, or be damaged. Nothing here follows a link below a
 directory that it was given, waits for a FIFO, or reads without a limit.
@@ -17,16 +17,16 @@ from typing import Any, BinaryIO
 LARGEST = 64 * 2**20
 """Bytes of a JSON file. Those of a run are far smaller; only its manifest may be larger."""
 LARGEST_HOLES = 2**30
-"""Bytes in holes that a file may have to be read to its end."""
+"""The most bytes in holes of a file that is read to its end."""
 _MOST_BRACKETS = 2**18
-"""Lists and mappings in a JSON file, beside one for each 16 bytes: an empty one has two bytes, and
-takes a hundred in memory."""
+"""Limit of lists and mappings in a JSON file, besides one for each 16 bytes: an empty one has
+two bytes, but takes a hundred in memory."""
 DEEPEST = 400
 """Levels of nested lists and mappings in a JSON file. Python's parser gives up at about 1,000."""
 
 
 class UnsafeFile(ValueError):
-    """A file that is not used: not a regular file, too large, nested too deeply, or not JSON."""
+    """An unusable file: not regular, too large, nested too deeply, or not JSON."""
 
 
 def open_regular(path: str | os.PathLike[str], dir_fd: int | None = None) -> int:
@@ -123,7 +123,7 @@ def parse_json(text: bytes) -> Any:
 
 
 def refuse_holes(handle: int) -> None:
-    """Refuse a file whose holes are large: a hole of any size takes no room on a disk.
+    """Refuse a file with large holes, which take memory but no room on a disk.
 
     Some are fine: copying a file can turn its zeros into holes.
 
@@ -162,7 +162,7 @@ def create(path: str | os.PathLike[str], mode: int = 0o666) -> int:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Write a file under a temporary name that nobody can guess; rename it once it is whole.
+    """Write a file under a random temporary name, and rename it once it is whole.
 
     Replaces a link of the final name, not what it points to. If anything is raised, the file that
     was there stays.

@@ -16,9 +16,8 @@ from .safe import regular_files, remove_tree
 
 _PREFIX = "gpuprof-"
 PATIENCE = 45.0
-"""Seconds that a tool may do nothing after its worker has ended. A process that is forked while
-nsys writes can stall it for 30.
-"""
+"""Seconds that a tool may be idle after its worker's end. A process that is forked while nsys
+writes can stall it for 30."""
 STALLED = (
     f"gpuprof ended the profiler, which did nothing for {PATIENCE:.0f} s after the worker's end"
 )
@@ -172,7 +171,7 @@ def _processes() -> Iterator[tuple[int, str]]:
 
 
 def work_of(directory: str) -> tuple[dict[str, int], bool]:
-    """The work so far of the tool with this temporary directory.
+    """The work done so far by the tool with this temporary directory.
 
     Source: proc(5).
 
@@ -191,7 +190,7 @@ def work_of(directory: str) -> tuple[dict[str, int], bool]:
 
 
 class Progress:
-    """How long a tool has been idle, as seen from now on.
+    """Measures how long a tool has been idle.
 
     Args:
         directory: the tool's temporary directory.
@@ -215,7 +214,7 @@ class Progress:
 
 
 def end_tool(directory: str, at_once: bool = False) -> None:
-    """End a tool's remaining processes: wait, then send SIGTERM, then SIGKILL.
+    """End a tool's remaining processes: wait, send SIGTERM, then SIGKILL.
 
     Args:
         directory: the tool's own temporary directory, known to be ours as in `remove_scratch`.

@@ -1,4 +1,4 @@
-"""Running a tool with a worker in it: signals, and how the two end."""
+"""Runs a tool with a worker in it: passes signals on, and waits for both to end."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .scratch import PATIENCE, Progress, end_tool
 
 _STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 _START_DEADLINE = 60.0
-"""Seconds. A tool that takes longer is believed by the mark that is there in the end."""
+"""Seconds to wait for a start. After that, a mark that appears later still counts."""
 _ADOPTED_DEADLINE = 10.0
-"""Seconds that a tool's process may take to end after the worker that it has waited for."""
+"""Seconds that a tool's process may go on after the end of the worker that it waits for."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 IDLE = 10.0
-"""Seconds in which a tool that does nothing at all, and does not wait for a disk, has hung."""
+"""Seconds without work or disk waits after which a tool counts as hung."""
 UNKNOWN = os.EX_SOFTWARE
-"""The exit code that stands for one that nobody knows."""
+"""The exit code for an unknown one."""
 UNKNOWN_EXIT_CODE = (
     "the exit code is unknown: the program was killed, crashed, or called os._exit, and its "
     "profiler does not pass that on; or the profiler ended first"
@@ -73,7 +73,7 @@ def _lead_group() -> None:
 
 
 class _Target:
-    """The worker's process, as its mark tells.
+    """The worker's process, from the mark that it leaves.
 
     Remembered, since the mark disappears if somebody removes the run's directory.
 
@@ -90,7 +90,7 @@ class _Target:
         """The worker and its ancestors below the tool's front process."""
 
     def process(self) -> tuple[int, str] | None:
-        """Which process it is; ``None`` before it has started."""
+        """The worker's process; ``None`` before it has started."""
         if self._process is None:
             self._process = started_process(self._mark)
             if self._process is not None:
@@ -99,7 +99,7 @@ class _Target:
 
     @property
     def lives(self) -> bool:
-        """Whether it has started and not ended."""
+        """Whether the worker has started and not ended."""
         worker = self.process()
         return worker is not None and process_start(worker[0]) == worker[1]
 
@@ -119,7 +119,7 @@ class _Target:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has started and ended."""
+        """Whether the worker has started and ended."""
         return self.process() is not None and not self.lives
 
     def await_end(self) -> None:
@@ -137,7 +137,7 @@ class _Target:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a process has ended. Leaves it a zombie, so that nobody else sees its end yet."""
+    """Whether a process has ended. Leaves it a zombie, so that its id is not reused yet."""
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
     except ChildProcessError:  # it is no zombie any more
@@ -145,14 +145,14 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _ancestors(pid: int, until: int) -> Iterator[int]:
-    """A process and those above it, below `until` or this process."""
+    """A process and its ancestors, up to `until` or this process."""
     while pid not in (until, os.getpid(), 0, 1):
         yield pid
         pid = process_parent(pid)
 
 
 def adopt_orphans(adopt: bool) -> None:
-    """Let this process become the parent of orphans below it, and so learn how they end.
+    """Become the parent of orphaned descendants, to learn their exit codes.
 
     Source: prctl(2), PR_SET_CHILD_SUBREAPER. Without it nobody learns that.
     """
@@ -169,7 +169,7 @@ def _is_in_our_group(pid: int) -> bool:
 
 
 def _adopted_code(line: Iterable[int]) -> int | None:
-    """How the worker ended, if it or an ancestor was left to us by the tool's front process.
+    """The worker's exit code, if this process adopted the worker or an ancestor of it.
 
     That front has not waited for it, so its own exit code says nothing of the worker.
 
@@ -195,7 +195,7 @@ def send(worker: tuple[int, str], number: int) -> None:
 
 
 class End(NamedTuple):
-    """How a tool and its worker have ended.
+    """The ends of a tool and its worker.
 
     Args:
         code: the worker's exit code, as far as the tool passes it on; ``None`` if nobody knows it.
@@ -209,7 +209,7 @@ class End(NamedTuple):
 
 
 def _await_tool(tool: subprocess.Popen[bytes], target: _Target, scratch: str) -> bool:
-    """Wait until the tool has ended.
+    """Wait for the tool's end.
 
     After the worker's end, its patience is `PATIENCE`: nsys waits for ever if its launcher, which
     stands between it and the worker, was killed.
@@ -240,7 +240,7 @@ def wait(
     undelivered: list[int],
     scratch: str = "",
 ) -> End:
-    """Pass signals on until the tool has ended, and the worker.
+    """Pass signals on until tool and worker have ended.
 
     Args:
         process: the tool.
@@ -275,7 +275,7 @@ def wait(
         signal.signal(number, pass_on)
 
     def reap(_: int, __: object) -> None:
-        """Let go of dead orphans of the job, but for those that tell the worker's exit code."""
+        """Reap the job's orphans, except those that carry the worker's exit code."""
         target.process()  # it may have ended before we have looked for it
         with suppress(ChildProcessError, ProcessLookupError):
             while child := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
@@ -318,7 +318,7 @@ def pause(seconds: float, undelivered: list[int]) -> None:
 
 
 def as_shells_say(code: int) -> int:
-    """A process's exit code as shells report it: 128 plus the number of a signal."""
+    """A process's exit code in the form of shells: 128 plus a signal's number."""
     return code if code >= 0 else 128 - code
 
 
@@ -389,7 +389,7 @@ def run_tool(
 
 
 def spare_outputs() -> tuple[int, ...]:
-    """Duplicate stdout and stderr for the worker, as numbers that every shell can redirect.
+    """Duplicate stdout and stderr for the worker, as numbers that any shell can redirect.
 
     Returns:
         The two numbers, of one digit each; empty if either is closed, or no such number is free.

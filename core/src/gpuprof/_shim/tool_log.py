@@ -11,16 +11,16 @@ from contextlib import contextmanager, suppress
 from .safe import UnsafeFile, create, open_regular
 
 _LONGEST = 200
-"""Characters of a line that are quoted."""
+"""The longest quoted line, in characters."""
 _LAST = 4
-"""Lines. nsys takes three to say that its agent is gone."""
+"""How many lines to quote: nsys takes three to say that its agent is gone."""
 _TAIL = 4096
-"""Bytes of a log that are read for it. A progress bar takes some hundreds."""
+"""How many bytes to read at the end of a log. A progress bar takes some hundreds."""
 _PAUSE = 0.2
 
 
 class ToolLog:
-    """The log of one start of a worker. On a full disk there is none.
+    """The log of one start of a worker; no log on a full disk.
 
     Args:
         path: of a file that is replaced if it exists; empty for no log.
@@ -69,7 +69,7 @@ class ToolLog:
             thread.join()
 
     def close(self) -> None:
-        """Close it, and remove it if the profiler printed nothing."""
+        """Close the log, and remove it if it is empty."""
         if self.handle is None:
             return
         empty = not self.size
@@ -98,7 +98,7 @@ def _read(path: str, start: int) -> bytes:
 
 
 def _lines(content: bytes) -> Iterator[str]:
-    r"""The lines that are not blank; of a progress bar, which overwrites its line, the last state.
+    r"""The lines that are not blank; of a progress bar its last state.
 
     >>> list(_lines(b"Generating\n\r[==  50%  ] a\r[===100%] a\n\n\x1b[2J"))
     ['Generating', '[===100%] a', '?[2J']

@@ -18,7 +18,7 @@ Options = TypeVar("Options")
 
 
 class Backend(Generic[Options]):
-    """A backend with options of this class. Deriving from it is optional.
+    """A typed base class for backends. Deriving from it is optional.
 
     It says what each hook returns, and implements none: a backend has the hooks that it marks. It
     checks no arguments, as a hook takes only those that it needs.

@@ -56,7 +56,7 @@ class Hooks(pluggy.PluginManager):
         return registered_name
 
     def each(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
-        """One call of a hook for each plugin, with its name, so one failure spares the others."""
+        """Yield a call of the hook for each plugin, so that one failure spares the others."""
         plugins = self.list_name_plugin()
         for name, plugin in plugins:
             others = [other for _, other in plugins if other is not plugin]
@@ -97,7 +97,7 @@ def provider(plugin: object) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """What an exception says, without the objects that attrs puts behind its message."""
+    """An exception's message, without the objects that attrs appends."""
     if any(isinstance(argument, attrs.Attribute) for argument in error.args):
         return str(error.args[0])
     return str(error)

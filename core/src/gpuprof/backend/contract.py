@@ -100,7 +100,7 @@ def capability_problem(backend: object) -> str | None:
 
 
 def starts_in_thread(backend: object) -> bool:
-    """Whether the profiler records the thread that calls `start_capture`: the job's must call."""
+    """Whether the job's own thread must call `start_capture`: the profiler records its caller."""
     return getattr(backend, "start_in_thread", False) is True
 
 
@@ -125,7 +125,7 @@ def has(plugin: object, hook: str) -> bool:
 
 
 def _required(distribution: Distribution | None) -> str:
-    """What a distribution requires of gpuprof; it knows which release it was written for."""
+    """The gpuprof release that a distribution requires."""
     for requirement in (distribution.requires if distribution is not None else None) or []:
         match = re.match(rf"{NAME}\s*\(?\s*([<>=!~][^;)]*)", requirement)
         if match:

@@ -92,13 +92,13 @@ def own_backends() -> frozenset[str]:
 
 
 def own_frameworks() -> frozenset[str]:
-    """The frameworks that gpuprof supports itself, installed or not: by the extra `frameworks`."""
+    """gpuprof's own frameworks, installed or not: what its extra `frameworks` installs."""
     return _required_by("frameworks")
 
 
 @functools.cache
 def _required_by(extra: str) -> frozenset[str]:
-    """The distributions of ours that an extra installs, without the prefix of their names."""
+    """Our distributions that an extra installs, without the prefix of their names."""
     try:
         requirements = importlib.metadata.requires(NAME) or []
     except importlib.metadata.PackageNotFoundError:  # run from a source tree
@@ -128,7 +128,7 @@ class NoOptions:
 
 
 class TimingOnly:
-    """The backend ``none``: timing trees and nothing else."""
+    """The backend ``none``: only timing trees."""
 
     contract = 1
     Options = NoOptions
@@ -251,7 +251,7 @@ def manager(
 
 
 def make(name: str, plugin: Any, options: object = None) -> object:
-    """Instantiate a plugin's class, if it has options with these; keep a module as it is.
+    """Instantiate a plugin's class with its options; keep a module as it is.
 
     Args:
         options: ``None``: the defaults.
@@ -270,7 +270,7 @@ def options_of(plugin: object) -> type[Any] | None:
 
 
 def _refuse_rivals(backend: object, extra: Sequence[tuple[str, object]]) -> None:
-    """Refuse two clients of a resource that allows one per process.
+    """Refuse two plugins that need a resource which allows one client per process.
 
     They would break each other late, with messages that name neither.
     """

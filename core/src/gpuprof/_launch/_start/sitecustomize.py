@@ -34,7 +34,7 @@ else:
 
 
 def _follow(launcher: int, *flags: str) -> None:
-    """In a launcher and what it starts, become `gpuprof run` in front of a rank."""
+    """Turn into `gpuprof run` in front of a rank, if this process is a launcher's rank."""
     if os.getpid() == launcher:
         os.environ["PYTHONPATH"] = _with_us  # for its ranks
         return
@@ -46,7 +46,7 @@ def _follow(launcher: int, *flags: str) -> None:
 
 
 def _folder_of_program() -> str:
-    """Where Python looks for the program's own modules first: beside its script, or here."""
+    """The first folder in which Python looks for the program's own modules."""
     words = iter(sys.orig_argv[1:])
     for word in words:
         if word in ("-W", "-X", "--check-hash-based-pycs"):
@@ -59,7 +59,7 @@ def _folder_of_program() -> str:
 
 
 def _give_way(folder: str) -> None:
-    """Forget the modules of ours that have the name of one of the program's own.
+    """Forget our modules whose names the program's own modules have.
 
     Python would find that one first, had nobody imported the other before.
     """
