@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -49,9 +49,9 @@ def receipt_rows(
     if starts and all(start.left_out for start, _ in starts):
         return []
     if not worker.windows:
-        return _armed_rows(plan, starts, hooks)
+        return list(_opened_rows(plan, starts, hooks, failed=True))  # nothing else is missing
     if worker.discrete:
-        return _discrete_rows(plan, starts, hooks)
+        return list(_opened_rows(plan, starts, hooks)) or [_why_no_scope(plan, starts)]
     rows = []
     for window in worker.windows:
         file = plan.files.get(window.number, "")
@@ -70,46 +70,26 @@ def receipt_rows(
     return rows
 
 
-def _armed_rows(
-    plan: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: Hooks
-) -> list[ReceiptRow]:
-    """The rows of the orders' windows, failed ones included; without orders nothing is missing."""
-    return [
-        row
-        for start, record in starts
-        for row in (
-            *(
-                _row(plan, start, record, window, hooks)
-                for window in captured_windows(plan.worker, start, failed=True)
-            ),
-            *_skipped_rows(plan, start, record),
-        )
-    ]
+def _opened_rows(
+    plan: PlannedWorker,
+    starts: list[tuple[Start, NodeRecord]],
+    hooks: Hooks,
+    failed: bool = False,
+) -> Iterator[ReceiptRow]:
+    """A row for each opened window and each reached limit; `failed`: for failed windows, too."""
+    for start, record in starts:
+        for window in captured_windows(plan.worker, start, failed):
+            yield _row(plan, start, record, window, hooks)
+        yield from _skipped_rows(plan, start, record)
 
 
-def _discrete_rows(
-    plan: PlannedWorker, starts: list[tuple[Start, NodeRecord]], hooks: Hooks
-) -> list[ReceiptRow]:
-    """A row for each captured scope and reached limit, or one row with the reason for none."""
-    worker = plan.worker
-    rows = [
-        row
-        for start, record in starts
-        for row in (
-            *(
-                _row(plan, start, record, window, hooks)
-                for window in captured_windows(worker, start)
-            ),
-            *_skipped_rows(plan, start, record),
-        )
-    ]
-    if rows:
-        return rows
-    start, record = starts[-1] if starts else (None, None)
-    if start is None or record is None:
-        return [_missing(worker.name, "", "discrete", (Reason.NEVER_STARTED, ""))]
+def _why_no_scope(plan: PlannedWorker, starts: list[tuple[Start, NodeRecord]]) -> ReceiptRow:
+    """The row with the reason why discrete captured no scope."""
+    if not starts:
+        return _missing(plan.worker.name, "", "discrete", (Reason.NEVER_STARTED, ""))
+    start, record = starts[-1]
     why = _why_without(start, plan) or (Reason.NO_SCOPE, "")
-    return [_missing(worker.name, record.node, "discrete", why)]
+    return _missing(plan.worker.name, record.node, "discrete", why)
 
 
 def _skipped_rows(plan: PlannedWorker, start: Start, record: NodeRecord) -> list[ReceiptRow]:

@@ -178,9 +178,8 @@ class _Drawing:
         ]
         self._rows("steps", 0, "step", rounds, 0)
         nodes = {ledger.header["node"] for ledger in drivers}
-        others = {ledger.header["node"] for ledger in self._ledgers} | {
-            ledger.node for ledger in self._recorded
-        }
+        others = {ledger.header["node"] for ledger in self._ledgers}
+        others |= {report.node for report in self._recorded}
         for rank, node in enumerate((*sorted(nodes), *sorted(others - nodes)), 1):
             self._node(node, rank)
         if self._writer.left:
