@@ -179,9 +179,11 @@ def _parse(data: dict[str, Any], source: Source, earlier_problems: Sequence[str]
     backend = data.get("backend")
     backends, all_sections = loading.known_backends(), loading.known_sections()
     if isinstance(backend, str) and backend in loading.RESERVED - {"none"}:
-        owners = loading.catalogue().reserved.get(backend, ())
-        problem = f"backend: {loading.reserved_problem(backend, owners)}"
-        raise ConfigError(source.where(f"{problem}; valid: {', '.join([*backends, 'none'])}"))
+        try:
+            loading.load(backend, "backend")
+        except PluginError as error:
+            valid_names = ", ".join([*backends, "none"])
+            raise ConfigError(source.where(f"{error}; valid: {valid_names}")) from None
     names = [backend, *(data["plugins"] if isinstance(data.get("plugins"), list) else ())]
     sections = {*all_sections, *(name for name in names if name and isinstance(name, str))}
     sections -= loading.RESERVED

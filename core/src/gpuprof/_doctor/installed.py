@@ -51,17 +51,7 @@ def _survey_group(group: str) -> list[Survey]:
         _survey_one(name, dist.name if dist else "", dist.version if dist else "", group)
         for name, dist in owners
     ]
-    for name, distributions in plugins.duplicates.items():
-        surveys.append(
-            Survey(
-                name,
-                ", ".join(distributions),
-                "",
-                error="installed twice; uninstall one of these distributions",
-            )
-        )
-    for name, distributions in plugins.reserved.items():
-        problem = loading.reserved_problem(name, distributions)
+    for name, (distributions, problem) in plugins.unusable.items():
         surveys.append(Survey(name, ", ".join(distributions), "", error=problem))
     return [attrs.evolve(entry, is_plugin=group == PLUGINS) for entry in surveys]
 

@@ -33,10 +33,11 @@ RESERVED = {
     "worker_groups", "output_dir", "staging_dir", "collect", "collect_every", "max_bytes",
     "on_error", "plugins", "print_trees", "groups", "ranks", "nodes", "steps", "continuous",
     "discrete", "discrete_labels", "max_windows", "armed", "file_name", "finish_command",
-    "finish_ranks", "instruments", "ledger", "name", "record", "show_env", "step_at", "verbose",
-    "waits",
+    "finish_ranks", "instruments", "ledger", "name", "record", "sampling", "show_env", "step_at",
+    "verbose", "waits",
 }  # fmt: skip
 """Names that no plugin can have: the keys of a configuration, and the backend ``none``."""
+_RESERVED = "is reserved by gpuprof's configuration and cannot name a plugin"
 _ATTRIBUTES = {
     FRAMEWORKS: ("PACKAGE", "ON_RAY", "TRIED", "WAITS", "install", "install_in_worker"),
     SYSTEMS: ("PATHS", "SIGNS", "IN_ENVIRONMENT", "read"),
@@ -50,15 +51,17 @@ class Catalogue:
 
     Args:
         entries: entry points by name.
-        duplicates: names that several distributions provide, with those distributions; none of
-            them is used.
-        reserved: reserved names, with the distributions that use them; none of
-            them is used.
+        unusable: names that are reserved, or that several distributions provide, with those
+            distributions and what is wrong.
     """
 
     entries: Mapping[str, importlib.metadata.EntryPoint]
-    duplicates: Mapping[str, tuple[str, ...]]
-    reserved: Mapping[str, tuple[str, ...]]
+    unusable: Mapping[str, tuple[tuple[str, ...], str]]
+
+    @property
+    def names(self) -> set[str]:
+        """The names that a configuration may use, whether or not that works."""
+        return {*self.entries, *self.unusable} - RESERVED
 
 
 def catalogue(group: str = BACKENDS) -> Catalogue:
@@ -71,19 +74,18 @@ def catalogue(group: str = BACKENDS) -> Catalogue:
             (other.value, _distribution(other)) for other in entries_of_name
         ]:
             entries_of_name.append(entry)
-    owners = {name: tuple(map(_distribution, entries)) for name, entries in by_name.items()}
-    usable = {name: entries for name, entries in by_name.items() if name not in RESERVED}
-    return Catalogue(
-        {name: entries[0] for name, entries in usable.items() if len(entries) == 1},
-        {name: owners[name] for name, entries in usable.items() if len(entries) > 1},
-        {name: owners[name] for name in by_name if name in RESERVED},
-    )
-
-
-def reserved_problem(name: str, owners: Sequence[str]) -> str:
-    """The error for a plugin with a reserved name."""
-    rename = f"; rename the entry point of {' and '.join(owners)}" if owners else ""
-    return f"{name!r} is reserved by gpuprof's configuration and cannot name a plugin{rename}"
+    usable, unusable = {}, {}
+    for name, entries in by_name.items():
+        owners = tuple(map(_distribution, entries))
+        if name in RESERVED:
+            remedy = f"; rename the entry point of {' and '.join(owners)}"
+            unusable[name] = owners, f"{name!r} {_RESERVED}{remedy}"
+        elif len(owners) > 1:
+            several = " and ".join(owners)
+            unusable[name] = owners, f"{name!r} is provided by {several}; uninstall one of them"
+        else:
+            usable[name] = entries[0]
+    return Catalogue(usable, unusable)
 
 
 def own_backends() -> frozenset[str]:
@@ -112,14 +114,12 @@ def _required_by(extra: str) -> frozenset[str]:
 
 def known_backends() -> list[str]:
     """The backends that a configuration may name, installed or not."""
-    backends = catalogue()
-    return sorted({*backends.entries, *backends.duplicates, *own_backends()})
+    return sorted(catalogue().names | own_backends())
 
 
 def known_sections() -> list[str]:
     """The sections of options that a configuration may have: backends' and plugins'."""
-    plugins = catalogue(PLUGINS)
-    return sorted({*known_backends(), *plugins.entries, *plugins.duplicates})
+    return sorted(catalogue(PLUGINS).names.union(known_backends()))
 
 
 @attrs.frozen
@@ -179,12 +179,9 @@ def load(name: str, path: str, group: str = BACKENDS) -> Any:
         PluginError: the plugin is not installed, is ambiguous, or fails to import.
     """
     plugins = catalogue(group)
-    if name in plugins.duplicates:
-        several = " and ".join(plugins.duplicates[name])
-        raise PluginError(name, f"{path}: {name!r} is provided by {several}; uninstall one of them")
-    if name in RESERVED:
-        owners = plugins.reserved.get(name, ())
-        raise PluginError(name, f"{path}: {reserved_problem(name, owners)}")
+    if name in plugins.unusable or name in RESERVED:
+        _, problem = plugins.unusable.get(name, ((), f"{name!r} {_RESERVED}"))
+        raise PluginError(name, f"{path}: {problem}")
     if name not in plugins.entries:
         raise PluginError(name, f"{path}: {name!r} is not installed{_alternatives(name, group)}")
     entry = plugins.entries[name]
