@@ -93,6 +93,27 @@ def test_a_place_that_bounds_steps_has_a_line(tmp_path: Path) -> None:
     assert "Hottest lines\n" in text(found)
 
 
+def test_what_is_in_no_scope_has_a_line(tmp_path: Path) -> None:
+    """A rank that begins late has it as the line of its cause, and it is what to look at."""
+    for rank in range(3):
+        ledger = SimulatedLedger(f"A-{rank}")
+        samples = []
+        for step in range(40):
+            begin = step * STEP * MS
+            loads = begin + (60 if rank == 1 else 5) * MS
+            ledger.span("torch.all_reduce", loads, begin + STEP * MS, meets=[f"{step}"])
+            ledger.step(step, begin, begin + STEP * MS)
+            samples += [
+                ([MAIN, BATCH], 1, 0, 1, at, at + 5 * MS) for at in range(begin, loads, 10 * MS)
+            ]
+        write_stacks(ledger.write(tmp_path / "run"), samples)
+    found = answer(tmp_path / "run")
+    (line,) = found.extra
+    assert line is not None
+    assert ("A-1", "/job/data.py", 88) == (line.worker, line.file, line.line)
+    assert "see data.py:88: A-1 is there while in no scope" == as_dict(found)["helps"]
+
+
 def test_too_few_samples_say_nothing(tmp_path: Path) -> None:
     """Of 20 steps, one in four is seen."""
     write(tmp_path / "run", slow=2, steps=20, sampled_ms=400)

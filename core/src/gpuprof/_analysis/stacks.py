@@ -44,7 +44,7 @@ WARM_UP = "warm-up"
 """The scope of a line that stands for all that a process does in its first steps."""
 _COMPARED = ("rank", "drift", "only this rank", "imbalance")
 """Causes of ranks that take longer than the others."""
-_ELSEWHERE = ("garbage collection", "late start", "node", "between steps")
+_ELSEWHERE = ("garbage collection", "node", "between steps")
 """Causes that are not in the place."""
 _LIBRARY = re.compile(r"^<|[/\\](site|dist)-packages[/\\]|[/\\]lib(64)?[/\\]python[0-9.]+t?[/\\]")
 """Files whose lines a user did not write."""
@@ -348,6 +348,8 @@ def find(
 def _of_finding(loop: Loop, code: Code, finding: Finding) -> Line | None:
     if finding.cause in _COMPARED:
         return code.extra(finding.worker, finding.group, finding.scope)
+    if finding.cause == "late start":
+        return code.extra(finding.worker, finding.group, NAMES[OUTSIDE])
     process = code.process(finding.worker)
     if process is None or finding.cause in _ELSEWHERE:
         return None

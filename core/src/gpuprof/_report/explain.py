@@ -15,7 +15,7 @@ from gpuprof_timing.recording import TIMING_VARIABLE
 from gpuprof import _tables
 from gpuprof._analysis import reading
 from gpuprof._analysis.causes import Finding
-from gpuprof._analysis.explain import Confidence, Explainer, Explanation, KindOfStep, Share
+from gpuprof._analysis.explain import Explainer, Explanation, KindOfStep, Share
 from gpuprof._analysis.explain import Path as CriticalPath
 from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Run
@@ -55,6 +55,8 @@ _LEAST_PART = 0.01
 calls."""
 _LEAST_HANDOVER = 0.1
 """Share of a step above which handing over gets a sentence."""
+_LEAST_OF_LINE = 0.5
+"""Share of the unexplained time above which one line of code is what to look at."""
 _LEAST_SAVED = 0.01
 """Share of a run above which a saving gets a sentence."""
 _CUT_SHORT = ", or cut short by a worker's end"
@@ -115,7 +117,7 @@ def as_dict(answer: Explanation) -> dict[str, Any]:
     confidence |= {
         "enough": answer.confidence.enough,
         "reason": _reason(answer),
-        "instrument": remedy(answer.confidence),
+        "instrument": remedy(answer),
     }
     return content | {"bounds": bounds(answer), "waits": waits(answer), "helps": helps(answer)}
 
@@ -184,7 +186,7 @@ def helps(answer: Explanation) -> str:
         if finding.saves is not None and finding.saves >= _LEAST_SAVED:
             return what_if(finding)
     if not answer.confidence.enough:
-        return remedy(answer.confidence) or _reason(answer)
+        return remedy(answer) or _reason(answer)
     for finding in causes:
         if finding.saves is None:
             return words(finding).action
@@ -206,13 +208,17 @@ def helps(answer: Explanation) -> str:
     return f"{nobody}; make {largest[0].scope} of {_who(largest)} faster: {share} of a step"
 
 
-def remedy(confidence: Confidence) -> str:
-    """What to add to explain the rest; empty if nothing is missing."""
+def remedy(answer: Explanation) -> str:
+    """What to look at or add to explain the rest; empty if nothing is missing."""
+    confidence = answer.confidence
     if confidence.remedy is None:
         return ""
     about, worker, scope = confidence.remedy, confidence.worker, confidence.scope
     switched_on = f"GPUPROF_INSTRUMENTS={','.join(about.instruments)}"
     marked = f'mark what {worker} does outside any scope with gpuprof.timer("…")'
+    for line in filter(None, (*answer.extra, *answer.lines)):
+        if (line.worker, line.scope) == (worker, scope) and line.share >= _LEAST_OF_LINE:
+            marked = f"see {stacks.where(line)}: {worker} is there while in no scope"
     whom = f'"{about.waits_for}"' if about.waits_for else '"<group>"'
     remedies = {
         "timing": f"unset {TIMING_VARIABLE}, which is 0 and switches timing off",
@@ -488,7 +494,7 @@ def _confidence(answer: Explanation) -> str:
     else:
         said = [f"{explained} of the critical path is explained.{clocks}"]
     if found.worker and answer.paths:
-        instrument = remedy(found)
+        instrument = remedy(answer)
         to_see_it = "" if instrument in ("", helps(answer)) else f" To see it: {instrument}."
         said.append(
             f"Longest unexplained: {found.worker} {found.scope}, {duration(found.seconds)} a step."

@@ -36,10 +36,13 @@ def words(line: Line) -> str:
     '62 % of the extra 14 ms: json.loads, data.py:88'
     """
     whole = f"the extra {duration(line.seconds)}" if line.kind == "extra" else line.scope
+    return f"{percentage(line.share)} of {whole}: {line.name}, {where(line)}"
+
+
+def where(line: Line) -> str:
+    """The file and the number of a line."""
     at = f"{short(line.file)}:{line.line}"
-    if line.of_line < _LEAST_OF_LINE * line.share:
-        at = f"{at} and other lines"
-    return f"{percentage(line.share)} of {whole}: {line.name}, {at}"
+    return f"{at} and other lines" if line.of_line < _LEAST_OF_LINE * line.share else at
 
 
 def as_dict(line: Line) -> dict[str, Any]:
