@@ -204,13 +204,13 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
     starts = [
         Start(
             *key,
-            sessions.get(key),
-            tools.get(key),
-            settled.get(key),
-            living.get(key),
-            key not in unborn,
-            pids.get(key, 0),
-            last_words(str(directory / f"{key[0]}-{key[1]}.start-{key[2]}.log")),
+            session=sessions.get(key),
+            tool=tools.get(key),
+            settled=settled.get(key),
+            process=living.get(key),
+            began=key not in unborn,
+            pid=pids.get(key, 0),
+            last_words=last_words(str(directory / f"{key[0]}-{key[1]}.start-{key[2]}.log")),
         )
         for key in keys
     ]

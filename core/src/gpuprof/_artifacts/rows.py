@@ -141,22 +141,23 @@ def _row(
         # refused by gpuprof, such as by `max_bytes`
         is_refused = session_entry is not None and session_entry["state"] == "refused"
         return row if is_refused else _with_log(row, start, record)
+    row = ReceiptRow(
+        worker=name,
+        node=record.node,
+        window=window.label,
+        file=file,
+        size=size,
+        state="incomplete",
+        cause=Reason.STILL_WRITING,
+    )
     damage = record.damaged.get(os.path.basename(file or ""))
     if damage:
-        cause = Reason.DAMAGED
-        row = ReceiptRow(name, record.node, window.label, file, size, "incomplete", cause, damage)
+        damaged_row = attrs.evolve(row, cause=Reason.DAMAGED, detail=damage)
+        return _with_log(damaged_row, start, record)
+    if not (files or start.ended or (session_entry is not None and session_entry["closed"])):
         return _with_log(row, start, record)
-    complete = bool(files or start.ended or (session_entry is not None and session_entry["closed"]))
-    row = ReceiptRow(
-        name,
-        record.node,
-        window.label,
-        file,
-        size,
-        "complete" if complete else "incomplete",
-        _holds_more(plan.worker, window, file or "") if complete else Reason.STILL_WRITING,
-    )
-    return row if complete else _with_log(row, start, record)
+    cause = _holds_more(plan.worker, window, file or "")
+    return attrs.evolve(row, state="complete", cause=cause)
 
 
 _OF_THE_PROFILER = (
@@ -184,7 +185,16 @@ def _with_log(row: ReceiptRow, start: Start, record: NodeRecord) -> ReceiptRow:
 
 def _missing(name: str, node: str, label: str, why: Why) -> ReceiptRow:
     cause, detail = why
-    return ReceiptRow(name, node, label, None, 0, "missing", cause, detail)
+    return ReceiptRow(
+        worker=name,
+        node=node,
+        window=label,
+        file=None,
+        size=0,
+        state="missing",
+        cause=cause,
+        detail=detail,
+    )
 
 
 def _holds_more(worker: Worker, window: Window, file: str) -> Reason:

@@ -300,15 +300,15 @@ def runs(output_dir: str) -> list[Run]:
         reports = (0, 0) if over else None
         listing.append(
             Run(
-                path.name,
-                str(path.absolute()),
-                info.beginning["begun"] if info.beginning else path.stat().st_mtime,
-                either["backend"] if either else "",
-                count(info.manifest["receipt"]["rows"]) if info.manifest else reports,
-                sum(file_size(entry.path) for entry in regular_files(path)),
-                goes_on,
-                tuple(worker["worker"] for worker in info.ended_early or ()),
-                (*info.faults, *alive.read_ranks(path)[1]),
+                name=path.name,
+                directory=str(path.absolute()),
+                begun=info.beginning["begun"] if info.beginning else path.stat().st_mtime,
+                backend=either["backend"] if either else "",
+                reports=count(info.manifest["receipt"]["rows"]) if info.manifest else reports,
+                size=sum(file_size(entry.path) for entry in regular_files(path)),
+                goes_on=goes_on,
+                ended_early=tuple(worker["worker"] for worker in info.ended_early or ()),
+                faults=(*info.faults, *alive.read_ranks(path)[1]),
             )
         )
     return sorted(listing, key=lambda run: run.begun)

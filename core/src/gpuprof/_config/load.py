@@ -104,13 +104,13 @@ def load(
         **{key: sources.variable(key) for key in variables if settings.get(key) is variables[key]},
     }
     origin = Source(
-        translation.path,
-        places,
-        translation.notes,
-        translation.workers,
-        str(file or ""),
-        translation.off,
-        translation.complete,
+        path=translation.path,
+        paths=places,
+        notes=translation.notes,
+        workers=translation.workers,
+        file=str(file or ""),
+        off=translation.off,
+        complete=translation.complete,
     )
     try:
         data = plain(settings)

@@ -64,11 +64,11 @@ def _survey_one(name: str, distribution: str, version: str, group: str) -> Surve
         if options:
             names = tuple(hook for hook in hookspecs.__all__ if contract.has(plugin, hook))
             return Survey(
-                name,
-                distribution,
-                version,
-                names,
-                capability,
+                name=name,
+                distribution=distribution,
+                version=version,
+                hooks=names,
+                capability=capability,
                 missing=f"not checked: it has required options: {', '.join(options)}",
             )
         hooks = loading.manager(loading.make(name, plugin))
@@ -83,7 +83,15 @@ def _survey_one(name: str, distribution: str, version: str, group: str) -> Surve
         )
     except Exception as error:
         return Survey(name, distribution, version, error=f"{type(error).__name__}: {error}")
-    return Survey(name, distribution, version, names, capability, tool, missing)
+    return Survey(
+        name=name,
+        distribution=distribution,
+        version=version,
+        hooks=names,
+        capability=capability,
+        tool=tool,
+        missing=missing,
+    )
 
 
 def _required_options(plugin: Any) -> list[str]:

@@ -63,7 +63,13 @@ def launched(environ: Mapping[str, str]) -> Launched:
         on_node = _number(environ, "LOCAL_WORLD_SIZE")
         remedy = ", or give torchrun --rdzv-id"
         return Launched(
-            "torchrun", _number(environ, "RANK"), size, on_node, "TORCHELASTIC_RUN_ID", run, remedy
+            launcher="torchrun",
+            rank=_number(environ, "RANK"),
+            size=size,
+            on_node=on_node,
+            variable="TORCHELASTIC_RUN_ID",
+            run=run,
+            remedy=remedy,
         )
     if "OMPI_COMM_WORLD_RANK" in environ:
         name = environ.get("PMIX_NAMESPACE")
@@ -73,28 +79,35 @@ def launched(environ: Mapping[str, str]) -> Launched:
         )
         variable = "OMPI_COMM_WORLD_RANK"
         return Launched(
-            "Open MPI",
-            _number(environ, variable),
-            size,
-            on_node,
-            variable,
-            f"mpi-{name}" if name else slurm,
+            launcher="Open MPI",
+            rank=_number(environ, variable),
+            size=size,
+            on_node=on_node,
+            variable=variable,
+            run=f"mpi-{name}" if name else slurm,
         )
     if "PMI_RANK" in environ:
         local = _number(environ, "MPI_LOCALNRANKS") if "MPI_LOCALNRANKS" in environ else None
         return Launched(
-            "PMI",
-            _number(environ, "PMI_RANK"),
-            _number(environ, "PMI_SIZE"),
-            local,
-            "PMI_RANK",
-            slurm,
+            launcher="PMI",
+            rank=_number(environ, "PMI_RANK"),
+            size=_number(environ, "PMI_SIZE"),
+            on_node=local,
+            variable="PMI_RANK",
+            run=slurm,
         )
     if step and "SLURM_PROCID" in environ:
         size = _number(
             environ, "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in environ else "SLURM_NTASKS"
         )
-        return Launched("srun", _number(environ, "SLURM_PROCID"), size, None, "SLURM_PROCID", slurm)
+        return Launched(
+            launcher="srun",
+            rank=_number(environ, "SLURM_PROCID"),
+            size=size,
+            on_node=None,
+            variable="SLURM_PROCID",
+            run=slurm,
+        )
     return Launched()
 
 

@@ -177,14 +177,14 @@ class Planner:
         config = self.config
         selection = config.selection(group)
         worker = Worker(
-            self.run,
-            group,
-            rank,
-            "{node}",
-            "{incarnation}",
-            f"{self.output_dir}/{self.run}/{{node}}",
-            (),
-            has_gpu,
+            run=self.run,
+            group=group,
+            rank=rank,
+            node="{node}",
+            incarnation="{incarnation}",
+            directory=f"{self.output_dir}/{self.run}/{{node}}",
+            windows=(),
+            has_gpu=has_gpu,
         )
         key = functools.partial(config.source.key, group=group)
         if not config.enabled:
@@ -255,23 +255,23 @@ class Planner:
                 "the worker itself"
             )
         return PlannedWorker(
-            worker,
-            True,
-            "armed: captures the steps that gpuprof capture names"
+            worker=worker,
+            profiled=True,
+            reason="armed: captures the steps that gpuprof capture names"
             if selection.armed
             else f"selected by {_listed(key('worker_groups'), key('ranks'), key('steps'))}",
-            tuple(command or ()),
-            environment,
-            {}
+            command=tuple(command or ()),
+            environment=environment,
+            files={}
             if worker.discrete
             else hook.expected_files(worker=worker, windows=worker.windows) or {},
-            (*notes, *_selection_notes(config, group, selection)),
-            tuple(
+            notes=(*notes, *_selection_notes(config, group, selection)),
+            verbatim=tuple(
                 name
                 for name, value in environment.items()
                 if isinstance(own, dict) and own.get(name) == value
             ),
-            frozenset() if config.show_env else self._secret_variables(group),
+            secret=frozenset() if config.show_env else self._secret_variables(group),
             pattern=_pattern(hook, worker) if worker.discrete else "",
             log=worker.log_file if has_log(command or ()) else "",
         )

@@ -92,7 +92,7 @@ def _rows(run: Run, process: Process, begin: int, end: int, most: int) -> list[R
     folds = ledger.folds[(ledger.folds["end"] > low) & (ledger.folds["start"] < high)]
     tracks = np.concatenate([spans["track"], folds["track"]])
     if not len(tracks):
-        return [Row(process.number, "", [], [], 0)]
+        return [Row(process=process.number, track="", spans=[], folds=[], left=0)]
     depths = np.array([place.depth for place in run.places] or [0], np.int64)
     times = np.concatenate([spans["end"] - spans["start"], folds["busy"]])
     durations = np.bincount(tracks, times)
@@ -113,10 +113,10 @@ def _rows(run: Run, process: Process, begin: int, end: int, most: int) -> list[R
         span_rows, fold_rows = both[both < len(own)], both[both >= len(own)] - len(own)
         rows.append(
             Row(
-                process.number,
-                ledger.tracks[track].name if len(busiest) > 1 else "",
-                list(zip(*(column[span_rows].tolist() for column in cut_spans), strict=True)),
-                list(
+                process=process.number,
+                track=ledger.tracks[track].name if len(busiest) > 1 else "",
+                spans=list(zip(*(column[span_rows].tolist() for column in cut_spans), strict=True)),
+                folds=list(
                     zip(
                         *(column[fold_rows].tolist() for column in cut_folds),
                         sums["count"][fold_rows].tolist(),
@@ -124,7 +124,7 @@ def _rows(run: Run, process: Process, begin: int, end: int, most: int) -> list[R
                         strict=True,
                     )
                 ),
-                len(cut_spans[0]) + len(sums) - len(span_rows) - len(fold_rows) + omissions,
+                left=len(cut_spans[0]) + len(sums) - len(span_rows) - len(fold_rows) + omissions,
             )
         )
         omissions = 0

@@ -98,24 +98,24 @@ def _heat_map(run: Run, group: str, names: list[str]) -> HeatMap:
         deviations.append(float(np.abs(away[worst, every]).max(initial=0.0)))
         rows.append(
             HeatRow(
-                name,
-                nodes[members[0]],
-                len(members),
-                [_short(value) for value in seconds[worst, every].tolist()],
-                [names[value] for value in worst.tolist()] if is_by_node else [],
+                name=name,
+                node=nodes[members[0]],
+                workers=len(members),
+                seconds=[_short(value) for value in seconds[worst, every].tolist()],
+                whose=[names[value] for value in worst.tolist()] if is_by_node else [],
             )
         )
     row_numbers = list(range(len(rows)))
     if len(rows) > MOST_ROWS:
         row_numbers = sorted(np.argsort(-np.array(deviations), kind="stable")[:MOST_ROWS].tolist())
     return HeatMap(
-        group,
-        places[shown_places].tolist(),
-        len(places) - len(shown_places),
-        [_short(value) for value in median[shown_places].tolist()],
-        [rows[row] for row in row_numbers],
-        len(rows) - len(row_numbers),
-        is_by_node,
+        group=group,
+        places=places[shown_places].tolist(),
+        left_places=len(places) - len(shown_places),
+        median=[_short(value) for value in median[shown_places].tolist()],
+        rows=[rows[row] for row in row_numbers],
+        left_rows=len(rows) - len(row_numbers),
+        folded=is_by_node,
     )
 
 

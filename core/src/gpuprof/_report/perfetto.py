@@ -182,7 +182,15 @@ class TraceWriter:
             ending = events < 0
             rows = np.where(ending, ~events, events)
             times = np.where(ending, ends[rows], starts[rows])
-            self._write_events(category, track, names[rows], times, ending, rows, extras_in_order)
+            self._write_events(
+                category=category,
+                track=track,
+                names=names[rows],
+                times=times,
+                ending=ending,
+                rows=rows,
+                extras=extras_in_order,
+            )
 
     def instant(self, title: str, parent: int, category: str, time: int, rank: int = 0) -> None:
         """Add a track with one moment on it, which says its title."""

@@ -99,7 +99,14 @@ def write(
         raise ConfigError([f"{directory}: nothing to show: {nothing}", *timeline.problems])
     try:
         with replacing(output) as archive, gzip.open(archive, "wb", compresslevel=4) as file:
-            _Drawing(all_ledgers, rounds, reports, begin, end, timeline).draw(file)
+            _Drawing(
+                all_ledgers=all_ledgers,
+                rounds=rounds,
+                reports=reports,
+                begin=begin,
+                end=end,
+                timeline=timeline,
+            ).draw(file)
     except OSError as error:
         raise OutputError(f"{output}: cannot be written: {error.strerror}") from None
     return timeline
@@ -176,7 +183,7 @@ class _Drawing:
         rounds: list[_Row] = [
             (f"step {step.number}", step.start, step.end, {}) for step in self._rounds
         ]
-        self._rows("steps", 0, "step", rounds, 0)
+        self._rows(title="steps", parent=0, category="step", rows=rounds, rank=0)
         nodes = {ledger.header["node"] for ledger in drivers}
         others = {ledger.header["node"] for ledger in self._ledgers}
         others |= {report.node for report in self._recorded}
@@ -239,14 +246,14 @@ class _Drawing:
     def _steps(self, title: str, ledger: Ledger, parent: int, rank: int) -> None:
         last = ledger.last
         self._rows(
-            title,
-            parent,
-            "step",
-            [
+            title=title,
+            parent=parent,
+            category="step",
+            rows=[
                 (f"step {step.number}", *_times_of(step, ledger, last), {})
                 for step in ledger.steps()
             ],
-            rank,
+            rank=rank,
         )
 
     def _windows(self, ledger: Ledger, parent: int) -> None:
@@ -270,7 +277,13 @@ class _Drawing:
         last = ledger.last + ledger.offset
         for label, start in openings.items():
             windows.append((f"window {label} (not closed)", start, last, {}))
-        self._rows("windows", parent, "window", [*windows, *inside], _WINDOWS)
+        self._rows(
+            title="windows",
+            parent=parent,
+            category="window",
+            rows=[*windows, *inside],
+            rank=_WINDOWS,
+        )
         for event in ledger.events:
             if event["event"] != "thinned":
                 continue
@@ -290,16 +303,16 @@ class _Drawing:
             places = ledger.spans["place"][rows]
             special = np.flatnonzero(np.isin(rows, rows_with_links)).tolist()
             self._slices(
-                _title(ledger, track),
-                parent,
-                "scope",
-                names[places],
-                ledger.spans["start"][rows] + ledger.offset,
-                ledger.spans["end"][rows] + ledger.offset,
-                _THREADS + 2 * track,
-                {position: arrows[int(rows[position])] for position in special},
-                depths[places],
-                _shared_row(ledger, track, "scopes"),
+                title=_title(ledger, track),
+                parent=parent,
+                category="scope",
+                names=names[places],
+                starts=ledger.spans["start"][rows] + ledger.offset,
+                ends=ledger.spans["end"][rows] + ledger.offset,
+                rank=_THREADS + 2 * track,
+                extras={position: arrows[int(rows[position])] for position in special},
+                depths=depths[places],
+                row=_shared_row(ledger, track, "scopes"),
             )
 
     def _folds(self, ledger: Ledger, parent: int) -> None:
@@ -313,7 +326,14 @@ class _Drawing:
                 slices.append((name, start + ledger.offset, end + ledger.offset, about))
             title = f"{_title(ledger, track)}, folded"
             row = _shared_row(ledger, track, "folded")
-            self._rows(title, parent, "folded", slices, _THREADS + 2 * track + 1, row)
+            self._rows(
+                title=title,
+                parent=parent,
+                category="folded",
+                rows=slices,
+                rank=_THREADS + 2 * track + 1,
+                shared_row=row,
+            )
 
     def _by_track(self, ledger: Ledger, rows: Any) -> Iterator[tuple[int, Integers]]:
         """The positions of a ledger's rows that lie in the interval, for each track."""
@@ -333,7 +353,13 @@ class _Drawing:
             if (place, start) not in complete:  # else only the end is newer
                 name = f"{_key(ledger, place)} (unfinished)"
                 rows.append((name, start + ledger.offset, last + ledger.offset, {}))
-        self._rows("unfinished", parent, "unfinished", rows, _THREADS + 2 * len(ledger.tracks))
+        self._rows(
+            title="unfinished",
+            parent=parent,
+            category="unfinished",
+            rows=rows,
+            rank=_THREADS + 2 * len(ledger.tracks),
+        )
 
     def _collections(self, ledger: Ledger, parent: int) -> None:
         """Where the garbage collector stopped the process."""
@@ -341,7 +367,13 @@ class _Drawing:
             (f"generation {generation}", start + ledger.offset, end + ledger.offset, {})
             for generation, start, end in ledger.collections.tolist()
         ]
-        self._rows("garbage collection", parent, "collection", rows, _WINDOWS)
+        self._rows(
+            title="garbage collection",
+            parent=parent,
+            category="collection",
+            rows=rows,
+            rank=_WINDOWS,
+        )
 
     # What a profiler recorded
 
@@ -376,13 +408,13 @@ class _Drawing:
             ]
             names, starts, ends = zip(*rows, strict=True) if rows else ((), (), ())
             self._slices(
-                title,
-                group,
-                track.kind,
-                np.array([self._writer.name(name) for name in names], np.int64),
-                np.array(starts, np.int64),
-                np.array(ends, np.int64),
-                rank,
+                title=title,
+                parent=group,
+                category=track.kind,
+                names=np.array([self._writer.name(name) for name in names], np.int64),
+                starts=np.array(starts, np.int64),
+                ends=np.array(ends, np.int64),
+                rank=rank,
             )
 
     def _checked(self, report: Recorded, ledger: Ledger, zero: int) -> int:
@@ -411,14 +443,14 @@ class _Drawing:
         if not visible:
             return
         self._slices(
-            title,
-            parent,
-            category,
-            np.array([0] * len(visible)),
-            np.array([start for _, start, _, _ in visible]),
-            np.array([end for _, _, end, _ in visible]),
-            rank,
-            {row: Extra(name, about) for row, (name, _, _, about) in enumerate(visible)},
+            title=title,
+            parent=parent,
+            category=category,
+            names=np.array([0] * len(visible)),
+            starts=np.array([start for _, start, _, _ in visible]),
+            ends=np.array([end for _, _, end, _ in visible]),
+            rank=rank,
+            extras={row: Extra(name, about) for row, (name, _, _, about) in enumerate(visible)},
             row=shared_row,
         )
 
@@ -449,7 +481,18 @@ class _Drawing:
         self._earliest = min(self._earliest, int(starts.min()))
         self._latest = max(self._latest, int(ends.max()))
         self._timeline.slices += len(starts)
-        self._writer.slices(title, parent, category, names, starts, ends, rank, extras, depths, row)
+        self._writer.slices(
+            title=title,
+            parent=parent,
+            category=category,
+            names=names,
+            starts=starts,
+            ends=ends,
+            rank=rank,
+            extras=extras,
+            depths=depths,
+            row=row,
+        )
 
 
 _Row = tuple[str, int, int, dict[str, "str | int | float"]]
