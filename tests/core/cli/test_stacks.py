@@ -95,15 +95,15 @@ def test_a_stopped_process_is_named(tmp_path: Path) -> None:
 
 
 def test_the_question_is_left_in_no_run(tmp_path: Path) -> None:
-    """A run that has answered has no more files than before."""
+    """A run that has answered has no more directories than before."""
     with stuck(tmp_path, "lock") as (run, _):
         stacks(run)
-        assert [] == os.listdir(run / ".dumps")
+        assert [] == [path for path in (run / ".dumps").iterdir() if path.is_dir()]
 
 
 def test_a_directory_of_others_is_refused(tmp_path: Path) -> None:
     """Nobody else can ask, or read the answers."""
     with stuck(tmp_path, "lock") as (run, _):
-        (run / ".dumps").mkdir(0o755)
+        (run / ".dumps").chmod(0o755)
         done = CliRunner().invoke(main, ["stacks", str(run)])
     assert (2, True) == (done.exit_code, "accessible to others (mode 0755)" in done.output)

@@ -27,6 +27,7 @@ from typing import Any
 from gpuprof_timing.recording import Node, roots, walk
 
 from gpuprof._log import log
+from gpuprof._session.stall import INTERVAL, Progress, StallWatch
 from gpuprof._shim.files import write_json
 from gpuprof._shim.safe import open_directory
 
@@ -39,6 +40,8 @@ QUESTION = re.compile(r"\d{20}-[0-9a-f]{6}")
 """The name of a question's directory."""
 _KEY = "_gpuprof_key"
 """The attribute of a future with the key of what it waits for; see `instruments.coroutines`."""
+_DRIVERS_SCOPE = "main_loop"
+"""The scope around all that a driver does: it is open while nothing is expected to end, too."""
 _OWN_THREADS = "gpuprof-"
 _MOST_FRAMES, _MOST_THREADS, _MOST_TASKS, _MOST_OPEN = 200, 500, 500, 2_000
 OURS = tuple(
@@ -92,6 +95,9 @@ class Answerer:
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._path = directory_of(run_directory)
+        with suppress(OSError):  # where nobody can write, or which this node does not share
+            os.mkdir(self._path, 0o700)
+        self._watch: StallWatch | None = StallWatch(run_directory, self._path, self._progress)
         self._file = file
         self._about = dict(about)
         self._step = step
@@ -109,12 +115,35 @@ class Answerer:
     def _run(self) -> None:
         with suppress(Exception):  # without it only a thread that holds the global lock is missed
             _register(threading.get_native_id())
+        due = time.monotonic() + INTERVAL
         while not self._over.wait(POLL):
             try:
                 self.look()
+                if time.monotonic() >= due:
+                    due = time.monotonic() + INTERVAL
+                    self._watch_over()
             except Exception as error:
                 log().info("stacks are not answered: %s: %s", type(error).__name__, error)
                 return
+
+    def _watch_over(self) -> None:
+        if self._watch is not None:
+            try:
+                if not_private(os.lstat(self._path)) is None:
+                    self._watch.look()
+            except OSError:  # a run that was removed, or a full disk
+                self._watch = None
+
+    def _progress(self) -> Progress:
+        """How far this process is."""
+        ended, longest, inside = 0, 0, False
+        for root in roots(self._clock):
+            for node in walk(root):
+                ended += node.count
+                longest = max(longest, node.longest)
+                inside = inside or (node.open > 0 and node.key != _DRIVERS_SCOPE)
+        step = self._step()
+        return Progress(ended + (step or 0), longest / 1e9, inside)
 
     def look(self) -> None:
         """Answer the questions that have come."""

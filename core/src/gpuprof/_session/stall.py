@@ -1,0 +1,180 @@
+"""Notices that nothing ends in any process of the run any more, and has that written down.
+
+All processes share one file, `progress` in the run's `.dumps`: who has ended a scope or a step
+touches it, and it has the longest that anybody has seen. So a process that idles is no alarm while
+others go on. Never ends anything, and says so three times at most in a run.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from gpuprof._log import log
+from gpuprof._shim.files import write_json
+from gpuprof._shim.row import VARIABLE
+from gpuprof._shim.safe import UnsafeFile, create, load_json
+
+INTERVAL = 10.0
+"""Seconds between two looks."""
+LEAST = 60.0
+"""Seconds of silence that are no alarm, however short everything was before."""
+TIMES = 30
+"""How many times the longest scope so far a silence has to last: an evaluation takes as long as 20
+steps."""
+_MOST = 3
+_PATIENCE = 120.0
+_MORE = 1.1
+"""By how much longer a scope is worth a new file."""
+
+
+class Progress(NamedTuple):
+    """How far this process is.
+
+    Args:
+        ended: a number that changes when a scope or a step ends.
+        longest: seconds that the longest scope took that has ended.
+        inside: whether a scope or a step is open, so that something is expected to end.
+    """
+
+    ended: int
+    longest: float
+    inside: bool
+
+
+class StallWatch:
+    """Looks for a silence of the whole run.
+
+    Args:
+        run_directory: the run's.
+        path: its `.dumps`.
+        progress: how far this process is.
+        alarm: gets the number of the alarm, and a sentence; by default `report`.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        run_directory: str,
+        path: str,
+        progress: Callable[[], Progress],
+        alarm: Callable[[str, int, str], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._run_directory = run_directory
+        self._path = path
+        self._file = os.path.join(path, "progress")
+        self._progress = progress
+        self._alarm = alarm or _report_on_thread
+        self._clock = clock
+        self._ended = -1
+        self._stamp: tuple[int, int] | None = None
+        self._since = clock()
+
+    def look(self) -> None:
+        """Note progress, here or elsewhere; sound the alarm after a silence.
+
+        Raises:
+            OSError: the directory cannot be written.
+        """
+        ended, longest, inside = self._progress()
+        now = self._clock()
+        known = self._known()
+        if ended != self._ended or known is None:
+            self._ended = ended
+            if known is None or longest > _MORE * known:
+                write_json(self._file, {"longest": max(longest, known or 0.0)})
+            else:
+                os.utime(self._file, follow_symlinks=False)
+        stamp = self._stamped()
+        if stamp != self._stamp:
+            self._stamp, self._since = stamp, now
+        quiet, usual = now - self._since, max(longest, known or 0.0)
+        if inside and usual and quiet > max(LEAST, TIMES * usual) * 2 ** self._alarms()[1]:
+            number = self._claim()
+            if number:
+                seconds = f"{quiet:.0f} s; the longest scope before took {usual:.3g} s"
+                self._alarm(self._run_directory, number, seconds)
+
+    def _known(self) -> float | None:
+        """The longest scope of all processes."""
+        with suppress(OSError, UnsafeFile, LookupError, TypeError, ValueError):
+            return float(
+                load_json(self._file, 1024)["longest"]
+            )  # opening it asks the file's server
+        return None
+
+    def _stamped(self) -> tuple[int, int]:
+        status = os.lstat(self._file)
+        return status.st_ino, status.st_mtime_ns
+
+    def _alarms(self) -> tuple[int, int]:
+        """How many alarms there were, and how many of them in this silence."""
+        all_of_them = of_this = 0
+        for number in range(1, _MOST + 1):
+            with suppress(OSError):
+                when = os.lstat(self._alarm_file(number)).st_mtime_ns
+                all_of_them += 1
+                of_this += self._stamp is not None and when >= self._stamp[1]
+        return all_of_them, of_this
+
+    def _claim(self) -> int:
+        """The number of the alarm, if no other process has it; else 0."""
+        number = self._alarms()[0] + 1
+        if number > _MOST:
+            return 0
+        try:
+            os.close(os.open(self._alarm_file(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            return 0
+        return number
+
+    def _alarm_file(self, number: int) -> str:
+        return os.path.join(self._path, f"alarm-{number}")
+
+
+def _report_on_thread(run_directory: str, number: int, seconds: str) -> None:
+    """On a thread of its own: this one has to answer meanwhile."""
+    threading.Thread(
+        target=report, args=(run_directory, number, seconds), name="gpuprof-alarm", daemon=True
+    ).start()
+
+
+def report(run_directory: str, number: int, seconds: str) -> None:
+    """Write what all processes do into the run's directory, and log one line."""
+    path = os.path.join(run_directory, f"stall-{number}.txt")
+    first = ""
+    try:
+        with open(create(path), "wb") as file:
+            subprocess.run(
+                [sys.executable, "-m", "gpuprof", "stacks", run_directory],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+                timeout=_PATIENCE,
+                check=False,
+            )
+        with open(path, encoding="utf-8", errors="replace") as text:
+            first = text.readline(500).strip()
+        if first.endswith(":"):  # a group: nobody is known to wait
+            first = "nobody is known to wait for another"
+    except (OSError, subprocess.SubprocessError) as error:
+        first = f"{type(error).__name__}: {error}"
+    log().warning("nothing has ended in any process for %s: %s; %s", seconds, first, path)
+
+
+def _environment() -> dict[str, str]:
+    """Without what would record the command, or run it under a profiler."""
+    own = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    path = os.pathsep.join(folder for folder in folders if not folder.startswith(own))
+    dropped = (VARIABLE, "PYTHONPATH", "LD_PRELOAD")
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    return {**kept, "PYTHONPATH": path} if path else kept
