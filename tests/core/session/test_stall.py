@@ -22,6 +22,7 @@ class Job:
                 str(directory),
                 str(directory),
                 lambda number=number: self.far[number],  # type: ignore[misc]
+                None,
                 lambda _, number, seconds: self.alarms.append((seconds, number)),
                 lambda: self.now,
             )

@@ -38,6 +38,8 @@ _STEP_AT = re.compile(rf"{_NAME}(\.{_NAME})*:{_NAME}(\.{_NAME})*|{_NAME}\.{_NAME
 
 
 MOST_SAMPLES = 1_000
+LEAST_SILENCE = 60
+"""Seconds without progress that may always be work."""
 USUAL_SAMPLES = 20.0
 """Of stacks, a second. docs/performance.md has what more and fewer cost."""
 MOST_WAITS = 200
@@ -202,6 +204,11 @@ class Config:
         "null: gpuprof looks for steps.",
         default=None,
     )
+    watchdog: float | None = option(
+        "Seconds in which no scope or step ends in any process before what all do is written to "
+        "stall-1.txt, at least 60. null: 30 times the longest so far. 0: never.",
+        default=None,
+    )
     show_env: bool = option(
         "Write and print the values of env and finish_command, masked by default. Variables with "
         "KEY, TOKEN, SECRET, PASS or CREDENTIAL in their names stay masked.",
@@ -256,6 +263,11 @@ class Config:
             problems.append(
                 f"sampling: {self.sampling:g}: not valid with ledger: false, which the samples "
                 "refer to; remove one of the two"
+            )
+        if self.watchdog and not self.watchdog >= LEAST_SILENCE:
+            problems.append(
+                f"watchdog: {self.watchdog:g} is not valid; expected at least {LEAST_SILENCE} "
+                "seconds, or 0 for never"
             )
         if len(self.waits) > MOST_WAITS:
             problems.append(f"waits: {too_many_waits(self.waits)}")

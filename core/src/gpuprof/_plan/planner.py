@@ -366,6 +366,8 @@ class Planner:
                 row["library_steps"] = True
                 if self.config.step_at is not None:
                     row["step_at"] = self.config.step_at
+        if self.config.watchdog is not None:
+            row["watchdog"] = self.config.watchdog
         steps = self.captured_steps(worker.group)
         own = [(window.start, window.stop) for window in worker.windows]
         # left out if they tell nothing new: the row travels in a variable, whose length is limited

@@ -83,6 +83,8 @@ class Answerer:
         file: the name of its answers.
         about: what each answer says of the process.
         step: returns the step that runs.
+        silence: seconds without progress before the watchdog reports; 0 for never; ``None``: it
+            decides.
         clock: of the trees whose open scopes are named, in nanoseconds.
     """
 
@@ -92,12 +94,15 @@ class Answerer:
         file: str,
         about: Mapping[str, Any],
         step: Callable[[], int | None],
+        silence: float | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._path = directory_of(run_directory)
         with suppress(OSError):  # where nobody can write, or which this node does not share
             os.mkdir(self._path, 0o700)
-        self._watch: StallWatch | None = StallWatch(run_directory, self._path, self._progress)
+        self._watch: StallWatch | None = None
+        if silence != 0:
+            self._watch = StallWatch(run_directory, self._path, self._progress, silence)
         self._file = file
         self._about = dict(about)
         self._step = step

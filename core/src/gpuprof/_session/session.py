@@ -213,7 +213,8 @@ class Session:
         row = self.row
         about = {"name": self.name, "group": row["group"], "rank": row["rank"], "node": row["node"]}
         directory_of_run = row.get("run_directory") or os.path.dirname(directory(row))
-        return Answerer(directory_of_run, os.path.basename(self.file), about, lambda: self.step)
+        file = os.path.basename(self.file)
+        return Answerer(directory_of_run, file, about, lambda: self.step, row.get("watchdog"))
 
     def _note_window(self, window: Window, state: str) -> None:
         if self.ledger is not None:

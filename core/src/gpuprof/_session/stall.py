@@ -55,6 +55,7 @@ class StallWatch:
         run_directory: the run's.
         path: its `.dumps`.
         progress: how far this process is.
+        silence: seconds that are an alarm; ``None``: `TIMES` the longest scope, at least `LEAST`.
         alarm: gets the number of the alarm, and a sentence; by default `report`.
         clock: seconds.
     """
@@ -64,6 +65,7 @@ class StallWatch:
         run_directory: str,
         path: str,
         progress: Callable[[], Progress],
+        silence: float | None = None,
         alarm: Callable[[str, int, str], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -71,6 +73,7 @@ class StallWatch:
         self._path = path
         self._file = os.path.join(path, "progress")
         self._progress = progress
+        self._silence = silence
         self._alarm = alarm or _report_on_thread
         self._clock = clock
         self._ended = -1
@@ -96,7 +99,8 @@ class StallWatch:
         if stamp != self._stamp:
             self._stamp, self._since = stamp, now
         quiet, usual = now - self._since, max(longest, known or 0.0)
-        if inside and usual and quiet > max(LEAST, TIMES * usual) * 2 ** self._alarms()[1]:
+        limit = self._silence or max(LEAST, TIMES * usual)
+        if inside and usual and quiet > limit * 2 ** self._alarms()[1]:
             number = self._claim()
             if number:
                 seconds = f"{quiet:.0f} s; the longest scope before took {usual:.3g} s"

@@ -93,6 +93,7 @@ class Row(_Planned, total=False):
         instruments: libraries whose waits the worker records; absent if there are none.
         library_steps: whether an instrument marks steps while the job does not.
         step_at: the function or the actor's method whose calls are steps, if the user says so.
+        watchdog: seconds of silence before the watchdog reports; 0 for never; absent if it decides.
         orders: the directory in which ``gpuprof capture`` leaves its orders.
         node_ids: whether several nodes share a host name.
         print_tree: whether the worker prints its tree at its end, as nobody else does.
@@ -128,6 +129,7 @@ class Row(_Planned, total=False):
     instruments: list[str]
     library_steps: bool
     step_at: str
+    watchdog: float
     orders: str
     node_ids: bool
     print_tree: bool

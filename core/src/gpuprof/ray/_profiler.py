@@ -219,7 +219,9 @@ class Profiler:
         self._answerer = None
         if self.directory is not None and here is None:
             about = {"name": "Runner", "group": "Runner", "rank": 0, "node": node_name()}
-            self._answerer = Answerer(self.directory, "Runner.json", about, lambda: None)
+            self._answerer = Answerer(
+                self.directory, "Runner.json", about, lambda: None, self.config.watchdog
+            )
 
     def _placed(self, config: Config) -> Config:
         """The configuration of this process."""
