@@ -133,6 +133,7 @@ def command_lines(run: str, other: str, config: str) -> Iterator[tuple[str, ...]
     yield from (("collect", run), ("collect", NAME), ("runs",), ("runs", "--json"))
     yield from (("clean", NAME), ("clean", run), ("clean", "--older-than", "1"))
     yield from (("clean", "--cache"), ("capture", "--run", run, "--steps", "3"))
+    yield from (("stacks", run), ("stacks", NAME))
     yield from (("doctor", NAME), ("doctor", "backend=none", f"output_dir=/dev/null/{NAME}"))
     yield from (("config", each, config) for each in ("show", "validate"))
     yield from (("config", "explain", NAME), ("config", "show", f"{NAME}=1"))

@@ -45,6 +45,7 @@ COMMAND = {
     "html": "html {run}",
     "collect": "collect {run}",
     "capture": "capture --run {run} --steps 5",
+    "stacks": "stacks {run} --again 0",
     "runs": "runs --output-dir {runs}",
     "clean": "clean run --yes --output-dir {runs}",
     "plan": "plan backend=none output_dir={runs} --workers A=1",

@@ -36,6 +36,7 @@ _SILENCE = 3.0
 _FRESH = 30.0
 """Seconds. A process writes its file every 5, so a newer file means that it is alive somewhere."""
 _PROCESS = re.compile(r"(?P<name>.+)\.(?:start|child)-\d+\.json")
+_ANSWER = {"name": str, "group": str, "rank": int, "node": str, "pid": int, "threads": list}
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ ?(?:\[(?P<name>.*)\] )?\(most recent")
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)')
 _MEMORY = re.compile(rf"/memfd:{MEMORY}-(\d+)-(\d+) \(deleted\)")
@@ -140,7 +141,8 @@ def _read(path: str) -> dict[str, Any] | None:
     except (OSError, UnsafeFile):
         return None
     valid = isinstance(answer, dict) and answer.get("version") == VERSION
-    return answer if valid and isinstance(answer.get("threads"), list) else None
+    valid = valid and all(type(answer.get(key)) is kind for key, kind in _ANSWER.items())
+    return answer if valid else None
 
 
 def _answered(file: str, answer: dict[str, Any], known: Process | None) -> Process:
