@@ -15,9 +15,10 @@ COUNT ?= 5000
 TRUTH ?=
 SOURCES := pyproject.toml timing/pyproject.toml timing/hatch_build.py timing/src/gpuprof_timing/_hot.c backends/nsight/pyproject.toml backends/nsight/hatch_build.py \
 	backends/nsight/src/gpuprof_nsight/_nvtx/compiled.c backends/rocprof_sys/pyproject.toml testing/pyproject.toml \
-	frameworks/sample_factory/pyproject.toml \
+	frameworks/verl/pyproject.toml frameworks/rlinf/pyproject.toml frameworks/nemo_rl/pyproject.toml frameworks/sample_factory/pyproject.toml \
 	examples/third_party_backend/pyproject.toml
-PROJECTS := timing . backends/nsight backends/rocprof_sys testing frameworks/sample_factory
+PROJECTS := timing . backends/nsight backends/rocprof_sys testing \
+	frameworks/verl frameworks/rlinf frameworks/nemo_rl frameworks/sample_factory
 PYTHONS ?= python3.10 python3.12 python3.13
 # Four processes, as many tests wait, for two cores. A file to each in turn, and of the long files a test (tests/support/sharing.py),
 # in the order of tests/conftest.py.

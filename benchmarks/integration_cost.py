@@ -77,7 +77,7 @@ print("result", json.dumps(max(0, best) / count))
 
 def measure(framework: str, integrated: bool, count: int) -> float:
     """Nanoseconds for a scope."""
-    install = f"import gpuprof.integrations.{framework} as it; it.install_in_worker()\n"
+    install = f"import gpuprof_{framework} as it; it.install_in_worker()\n"
     program = (install if integrated else "") + SCOPES[framework][1] + _LOOP
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program, str(count)],

@@ -1,4 +1,4 @@
-"""Write what RLinf and NeMo-RL do with each case of tests/core/compat/data, by running their code.
+"""Write what RLinf and NeMo-RL do with each case of tests/settings/data, by running their code.
 
 Usage: python scripts/compat_cases.py {rlinf,nemo_rl} CHECKOUT
 
@@ -23,7 +23,7 @@ from unittest import mock
 
 import yaml
 
-DATA = Path(__file__).parents[1] / "tests" / "core" / "compat" / "data"
+DATA = Path(__file__).parents[1] / "tests" / "settings" / "data"
 STEPS = range(61)
 """The steps that are tried; no case names a later one."""
 

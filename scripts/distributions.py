@@ -23,6 +23,9 @@ PROJECTS = (
     "backends/nsight",
     "backends/rocprof_sys",
     "testing",
+    "frameworks/verl",
+    "frameworks/rlinf",
+    "frameworks/nemo_rl",
     "frameworks/sample_factory",
     "examples/third_party_backend",
 )

@@ -49,7 +49,7 @@ def test_a_command_runs(page: str, line: str, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
     (tmp_path / "composed.yaml").write_text(COMPOSED)
     for name, copy in [("verl_today", "ppo"), ("verl_sft", "sft")]:
-        shutil.copy(ROOT / "tests" / "core" / "compat" / f"{name}.yaml", tmp_path / f"{copy}.yaml")
+        shutil.copy(ROOT / "tests" / "settings" / f"{name}.yaml", tmp_path / f"{copy}.yaml")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", line],

@@ -21,7 +21,10 @@ from gpuprof_rocprof_sys._options import RocprofSysOptions
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-OURS = ("gpuprof", "gpuprof_timing", "gpuprof_nsight", "gpuprof_rocprof_sys", "gpuprof_testing")
+OURS = (
+    "gpuprof", "gpuprof_timing", "gpuprof_nsight", "gpuprof_rocprof_sys", "gpuprof_testing",
+    "gpuprof_verl", "gpuprof_rlinf", "gpuprof_nemo_rl", "gpuprof_sample_factory",
+)  # fmt: skip
 
 
 def test_the_page_of_keys_is_up_to_date() -> None:
@@ -158,7 +161,7 @@ def test_a_name_in_the_docs_is_public(page: Path) -> None:
     ("source", "expected"),
     [
         ("from gpuprof._doctor.examine import examine", ["gpuprof._doctor.examine.examine"]),
-        ("from gpuprof.compat.verl import DEFAULTS", ["gpuprof.compat.verl.DEFAULTS"]),
+        ("from gpuprof_verl.settings import DEFAULTS", ["gpuprof_verl.settings.DEFAULTS"]),
         ("import gpuprof\ngpuprof.missing()", ["gpuprof.missing"]),
         ("import gpuprof._cli", ["gpuprof._cli"]),
         ("from gpuprof.ray import Profiler\nimport gpuprof\ngpuprof.step(1)", []),

@@ -33,12 +33,11 @@ LINE = (
     "_shim errors _log _tables _distribution",
     "backend",
     "_config",
-    "_plan _session compat",
+    "_plan _session settings",
     "_artifacts frameworks",
     "_analysis",
     "_report _doctor",
     "ray",
-    "integrations",
     "_launch",
     "_cli",
     "__main__",
@@ -59,6 +58,7 @@ PUBLIC = {
         "gpuprof.frameworks",
         "gpuprof.ray",
         "gpuprof.ray.driver",
+        "gpuprof.settings",
         "gpuprof_timing",
         "gpuprof_timing.instrument",
         "gpuprof_timing.recording",
@@ -69,17 +69,8 @@ PUBLIC = {
 # cannot be wrapped by us, whatever our backend, so core must know how Ray spells them. These exact
 # strings in this one module, nothing else anywhere.
 KEYS_OF_RAY = {"gpuprof.ray._runtime_env": {"nsight", "_nsight", "rocprof_sys", "_rocprof_sys"}}
-# A reader of another system's settings says which backend those settings mean, so it has its name:
-# these modules, nothing else.
-READERS = (
-    "gpuprof.compat._verl_hooks",
-    "gpuprof.compat.nemo_rl",
-    "gpuprof.compat.rlinf",
-    "gpuprof.compat.verl",
-)
 NAMES_OF_TOOLS = re.compile("(?<!i)nsight|rocprof", re.IGNORECASE)  # "insight" is a word
-
-OF_FRAMEWORKS = ("gpuprof.frameworks", "gpuprof.ray", "gpuprof.ray.driver")
+OF_FRAMEWORKS = ("gpuprof.frameworks", "gpuprof.ray", "gpuprof.ray.driver", "gpuprof.settings")
 """The public modules that are for plugins of frameworks, and for no backend."""
 
 Rule = Callable[[Module, Import], bool]
@@ -106,7 +97,7 @@ def folders_stand_in_line(module: Module, found: Import) -> bool:
         return True
     here, there = folder_of(module.name), folder_of(found.module)
     if there == FACE and found.name in {*STATION, "conf"}:
-        there = found.name  # from gpuprof import compat
+        there = found.name  # from gpuprof.settings import read
     if here == FACE:
         return True
     return here in STATION and (here == there or STATION.get(there, len(STATION)) < STATION[here])
@@ -259,8 +250,8 @@ def test_our_modules_keep_the_rule(rule: Rule) -> None:
         (
             folders_stand_in_line,
             "gpuprof/_config/bad.py",
-            "from gpuprof import compat",
-            "gpuprof.compat",
+            "from gpuprof import settings",
+            "gpuprof.settings",
         ),
         (
             folders_stand_in_line,
@@ -271,20 +262,20 @@ def test_our_modules_keep_the_rule(rule: Rule) -> None:
         (
             folders_stand_in_line,
             "gpuprof/_config/bad.py",
-            "importlib.import_module('gpuprof.compat.verl')",
-            "gpuprof.compat.verl",
+            "importlib.import_module('gpuprof.settings.verl')",
+            "gpuprof.settings.verl",
         ),
         (
             folders_stand_in_line,
             "gpuprof/_config/bad.py",
-            "import_module(f'gpuprof.compat.{name}')",
-            "gpuprof.compat",
+            "import_module(f'gpuprof.settings.{name}')",
+            "gpuprof.settings",
         ),
         (
             folders_stand_in_line,
             "gpuprof/_config/bad.py",
-            "partial(import_module, f'gpuprof.compat.{name}')",
-            "gpuprof.compat",
+            "partial(import_module, f'gpuprof.settings.{name}')",
+            "gpuprof.settings",
         ),
         (
             folders_stand_in_line,
@@ -558,16 +549,9 @@ def test_the_architecture_page_numbers_the_folders_as_the_line_does() -> None:
 
 
 def test_core_names_no_tool() -> None:
-    """Core names no backend, save for the keys of Ray and the readers of settings."""
-    core = [module for module in MODULES if module.root == "gpuprof" and module.name not in READERS]
+    """Core names no backend, save for the keys of Ray."""
+    core = [module for module in MODULES if module.root == "gpuprof"]
     assert [] == [found for module in core for found in names_of_tools(module)]
-
-
-def test_readers_import_the_backend_that_they_name_as_little_as_others_do() -> None:
-    """Every exempt reader exists, and imports nothing of a backend."""
-    readers = [module for module in MODULES if module.name in READERS]
-    assert sorted(READERS) == sorted(module.name for module in readers)
-    assert [] == breaches(readers, core_knows_no_backend)
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,8 @@ class TestExperimentalTrainers:
 def test_its_own_profiler_stays_on_without_a_run() -> None:
     """In a process that Ray's hook has prepared, for a trainer that begins no run."""
     program = """
-import gpuprof.integrations.verl
-gpuprof.integrations.verl.install_in_worker()
+import gpuprof_verl
+gpuprof_verl.install_in_worker()
 from verl.utils.profiler import DistProfiler, ProfilerConfig
 from verl.utils.profiler.config import NsightToolConfig
 

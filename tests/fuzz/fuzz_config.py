@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 from gpuprof._config.load import load
 from gpuprof._plan.job import plan
-from gpuprof.compat import READERS
 from gpuprof.errors import GpuprofError
 from support import rlinf_examples, verl_examples
 from support.fuzzing import Hang, within
@@ -106,7 +105,6 @@ def try_one(system: str, text: str, overrides: list[str], environ: dict[str, str
                 system=system,
                 overrides=overrides,
                 environ={**environ, "HOME": directory},
-                readers=READERS,
             )
             str(plan(config, "Actor=2:1,Rollout=1"))
         except GpuprofError as error:

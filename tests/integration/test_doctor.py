@@ -17,7 +17,6 @@ from gpuprof._config.load import load
 from gpuprof._doctor.examine import examine
 from gpuprof._shim.node import has_gpu
 from gpuprof.backend import Tool, Worker
-from gpuprof.compat import READERS
 from gpuprof_nsight._checks import diagnose
 from gpuprof_nsight._command.options import NsightOptions
 from support.waiting import DEADLINE
@@ -279,9 +278,7 @@ def test_a_plan_with_gpus_on_a_node_without(tmp_path: Path) -> None:
     file.write_text("cluster: {profiling: {backend: nsight, worker_groups: [ActorGroup]}}\n")
     (tmp_path / "nsys").write_text("#!/bin/sh\n")
     (tmp_path / "nsys").chmod(0o755)
-    config = load(
-        file, system="rlinf", overrides=[f"nsight.executable={tmp_path}/nsys"], readers=READERS
-    )
+    config = load(file, system="rlinf", overrides=[f"nsight.executable={tmp_path}/nsys"])
     if has_gpu():
         pytest.skip("it takes a machine without a GPU")
     (check,) = (check for check in examine(config) if check.name == "nsight gpu")

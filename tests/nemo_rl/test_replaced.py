@@ -7,9 +7,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import gpuprof_nemo_rl as nemo_rl
 import pytest
 from gpuprof._session.public import VARIABLE
-from gpuprof.integrations import nemo_rl
 from gpuprof.ray import driver
 
 SETTINGS = {"NRL_NSYS_WORKER_PATTERNS": "*vllm*", "NRL_NSYS_PROFILE_STEP_RANGE": "2:4"}

@@ -18,6 +18,9 @@ SOURCES = {
     "gpuprof_nsight": "backends/nsight/src",
     "gpuprof_rocprof_sys": "backends/rocprof_sys/src",
     "gpuprof_testing": "testing/src",
+    "gpuprof_verl": "frameworks/verl/src",
+    "gpuprof_rlinf": "frameworks/rlinf/src",
+    "gpuprof_nemo_rl": "frameworks/nemo_rl/src",
     "gpuprof_sample_factory": "frameworks/sample_factory/src",
 }
 

@@ -22,6 +22,9 @@ WHEELS = {
     "gpuprof-nsight": "gpuprof_nsight-*.whl",
     "gpuprof-rocprof-sys": "gpuprof_rocprof_sys-*.whl",
     "gpuprof-testing": "gpuprof_testing-*.whl",
+    "gpuprof-verl": "gpuprof_verl-*.whl",
+    "gpuprof-rlinf": "gpuprof_rlinf-*.whl",
+    "gpuprof-nemo-rl": "gpuprof_nemo_rl-*.whl",
     "gpuprof-sample-factory": "gpuprof_sample_factory-*.whl",
     "gpuprof-torch-profiler": "gpuprof_torch_profiler-*.whl",
 }
@@ -36,10 +39,12 @@ class Combination(NamedTuple):
     Args:
         requirement: what the user asks pip for.
         backends: the backends that must be there afterwards, and no others.
+        frameworks: the same of frameworks' plugins.
     """
 
     requirement: str
     backends: tuple[str, ...]
+    frameworks: tuple[str, ...] = ()
 
 
 COMBINATIONS = (
@@ -51,6 +56,7 @@ COMBINATIONS = (
     Combination("gpuprof-rocprof-sys", ("rocprof_sys",)),
     Combination("gpuprof-torch-profiler", ("torch_profiler",)),
     Combination("gpuprof-testing", ()),
+    Combination("gpuprof[sample_factory]", (), ("sample-factory",)),
 )
 EACH_RUN = ("gpuprof", "gpuprof[nsight,rocprof_sys]", "gpuprof-torch-profiler")
 """None, all of ours and somebody else's: `make dist` tries the others, too."""
@@ -120,6 +126,7 @@ class Installed(NamedTuple):
             "gpuprof-timing",
             self.combination.requirement.partition("[")[0],
             *(f"gpuprof-{name}".replace("_", "-") for name in self.combination.backends),
+            *(f"gpuprof-{name}" for name in self.combination.frameworks),
         }
 
 
@@ -251,6 +258,37 @@ def test_installed_backends_can_be_imported(installed: Installed) -> None:
     expression = f"[entry.load().__module__ for entry in {ENTRY_POINTS}]"
     expected = {f"gpuprof_{name}.plugin" for name in installed.combination.backends}
     assert expected == set(installed.environment.evaluate(expression, "importlib.metadata"))
+
+
+def test_entry_points_are_the_installed_frameworks(installed: Installed) -> None:
+    """The group `gpuprof.frameworks` has the plugins that were asked for; each can be imported."""
+    points = "importlib.metadata.entry_points(group='gpuprof.frameworks')"
+    expression = f"sorted([entry.name, entry.load().__name__] for entry in {points})"
+    assert [
+        [name, f"gpuprof_{name}".replace("-", "_")] for name in installed.combination.frameworks
+    ] == installed.environment.evaluate(expression, "importlib.metadata")
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("run", "--integrate", "verl", "--", "true"), "--integrate"),
+        (("config", "show", "--from", "verl"), "system"),
+    ],
+)
+def test_a_framework_that_is_not_installed_can_be(
+    installed: Installed, words: tuple[str, ...], what: str
+) -> None:
+    """One sentence with the command, where the framework is named."""
+    command = [str(installed.environment.path / "bin" / "gpuprof"), *words]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    valid = [*(["gpuprof"] if what == "system" else []), *installed.combination.frameworks]
+    valid = [name for name in valid if (what, name) != ("system", "sample-factory")]
+    sentence = (
+        f"gpuprof: {what}: 'verl' is not installed; valid: {', '.join(valid) or 'none'}. Install "
+        "it from gpuprof's checkout: pip install ./timing '.[verl]' ./frameworks/verl"
+    )
+    assert (2, sentence) == (done.returncode, " ".join(done.stderr.split()))
 
 
 def test_the_command_line_lists_what_is_installed(installed: Installed) -> None:

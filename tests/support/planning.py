@@ -8,9 +8,9 @@ from typing import Any
 import gpuprof
 import pytest
 import yaml
-from gpuprof import compat
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof.errors import ConfigError
+from gpuprof.settings import read
 
 
 def parsed(text: str) -> Any:
@@ -42,4 +42,4 @@ def refused(system: str, settings: Mapping[str, Any]) -> list[str]:
 
 def notes(system: str, settings: Mapping[str, Any]) -> list[str]:
     """What is read otherwise than it was written."""
-    return list(compat.read(system, settings).notes)
+    return list(read(system, settings).notes)

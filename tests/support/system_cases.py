@@ -28,7 +28,7 @@ _VARIABLES = ("ROCPROFSYS_TIME_OUTPUT", "ROCPROFSYS_ROCM_DOMAINS", "ROCPROFSYS_U
 
 @functools.cache
 def _data(name: str) -> dict[str, Any]:
-    file = ROOT / "tests" / "core" / "compat" / "data" / f"{name}.yaml"
+    file = ROOT / "tests" / "settings" / "data" / f"{name}.yaml"
     found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))
     return found
 

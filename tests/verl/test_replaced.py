@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
+import gpuprof_verl as verl
 import pytest
-from gpuprof.integrations import verl
 from support.verl_examples import SHORT
 from yaml import safe_load
 

@@ -46,19 +46,16 @@ def plan(
 
     Raises:
         ConfigError: `config` or `workers` is not valid, with every problem.
-        PluginError: the backend cannot be loaded.
+        PluginError: the backend, or the plugin for `system`, cannot be loaded.
 
     >>> made = plan({"backend": "none", "worker_groups": "actor*"}, {"ActorGroup": 1})
     >>> made.rows[0].reason
     'backend none records timing trees only'
     """
-    from gpuprof import compat
     from gpuprof._config.load import load
     from gpuprof._plan import job
 
-    return job.plan(
-        load(config, system=system, overrides=overrides, readers=compat.READERS), workers
-    )
+    return job.plan(load(config, system=system, overrides=overrides), workers)
 
 
 def __getattr__(name: str) -> Any:

@@ -95,7 +95,8 @@ def test_an_override_is_not_said_to_be_in_the_file(tmp_path: Path) -> None:
 def test_two_sections_are_refused() -> None:
     """A file with gpuprof's settings at both places is refused."""
     section = {"backend": "none"}
-    assert problem({"profiling": section, "cluster": {"profiling": section}}) == (
+    both = {"profiling": section, "cluster": {"profiling": section}}
+    assert problem(both, system="gpuprof") == (
         "cluster.profiling and profiling: both are set; keep one of them"
     )
 

@@ -10,7 +10,6 @@ import pytest
 from gpuprof._config.dump import shown
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
-from gpuprof.compat import READERS
 from gpuprof.errors import ConfigError, OutputError, PluginError, ToolError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -340,7 +339,7 @@ def test_whatever_is_wrong_is_a_config_error(data: dict[str, Any]) -> None:
 def test_settings_of_another_system_are_recognised(system: str, settings: dict[str, Any]) -> None:
     """One line says how to read them, and not each of their keys that it is unknown."""
     with pytest.raises(ConfigError) as caught:
-        load(settings, readers=READERS)
+        load(settings)
     (problem,) = caught.value.problems
     assert problem.endswith(f"to read it as such, give --from {system} (system={system!r})")
 
@@ -363,7 +362,7 @@ def test_the_hint_comes_before_values_that_cannot_be_resolved(
     file = tmp_path / "job.yaml"
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        load(file, readers=READERS, environ={})
+        load(file, environ={})
     assert caught.value.problems[0].startswith(f"{file}: looks like settings of {system}")
     assert f"--from {system}" in caught.value.problems[0]
 
@@ -373,7 +372,7 @@ RLINF = {"runner": {}, "cluster": {"num_nodes": 1, "profiling": {"backend": "nsi
 
 def test_rlinfs_section_without_its_system() -> None:
     """It is read as gpuprof's, and a note says that RLinf would read it otherwise."""
-    (note,) = load(RLINF, readers=READERS, environ={}).source.notes
+    (note,) = load(RLINF, environ={}).source.notes
     assert note.startswith("configuration: looks like settings of rlinf, but cluster.profiling is")
     assert "--from rlinf" in note
 
@@ -388,17 +387,17 @@ def test_rlinfs_section_without_its_system() -> None:
 )
 def test_a_section_that_is_gpuprofs(settings: dict[str, Any], system: str | None) -> None:
     """Because the user says so, or nothing else in the file is RLinf's, or at a place of ours."""
-    assert () == load(settings, system=system, readers=READERS, environ={}).source.notes
+    assert () == load(settings, system=system, environ={}).source.notes
 
 
 @pytest.mark.parametrize("source", [None, {"backend": "nsight", "worker_groups": "all"}])
 def test_nemo_rls_variables_that_nobody_reads(source: Any) -> None:
     """They are named, with or without a configuration of gpuprof's."""
     environ = {"NRL_NSYS_WORKER_PATTERNS": "*", "NRL_NSYS_PROFILE_STEP_RANGE": "1:2"}
-    (note,) = load(source, readers=READERS, environ=environ).source.notes
+    (note,) = load(source, environ=environ).source.notes
     assert note.startswith("NRL_NSYS_WORKER_PATTERNS, NRL_NSYS_PROFILE_STEP_RANGE: set, but not")
     assert "--from nemo-rl" in note
-    assert () == load(source, system="gpuprof", readers=READERS, environ=environ).source.notes
+    assert () == load(source, system="gpuprof", environ=environ).source.notes
 
 
 @pytest.mark.parametrize("backend", ["", " "])
@@ -416,7 +415,7 @@ def test_a_backend_without_a_name(backend: str) -> None:
 def test_settings_of_gpuprof_are_not_taken_for_anothers(settings: dict[str, Any]) -> None:
     """A key that another system has too is one that gpuprof does not know."""
     with pytest.raises(ConfigError, match="global_profiler: unknown key"):
-        load(settings, readers=READERS)
+        load(settings)
 
 
 @pytest.mark.parametrize("given", [["ray", "queue", "ray"], "ray, queue"])

@@ -205,7 +205,9 @@ VERL_OLD = {
     "global_profiler": {"save_path": "x", "finish_hook_cmd": "true", "finish_hook_ranks": [0]},
 }
 # By way of JSON, so that nothing in it is shared: a mutation of one place must not be one of five.
-VERL = json.loads(json.dumps(yaml.safe_load((HERE / "compat" / "verl_today.yaml").read_text())))
+VERL = json.loads(
+    json.dumps(yaml.safe_load((HERE.parent / "settings" / "verl_today.yaml").read_text()))
+)
 NEMO_RL = {
     "NRL_NSYS_WORKER_PATTERNS": "*policy*, *vllm*",
     "NRL_NSYS_PROFILE_STEP_RANGE": "3:5",

@@ -12,7 +12,6 @@ from gpuprof._config.schema import DISABLED
 from gpuprof._doctor import installed
 from gpuprof._doctor.examine import examine
 from gpuprof.backend.loading import known_backends
-from gpuprof.compat import READERS
 from support import journal
 
 ACCEPTS = inspect.getsource(journal.Journal.preflight).partition("    @hookimpl\n")[2].strip()
@@ -84,7 +83,7 @@ def test_each_group_is_tried_with_its_own_options(refusing: str) -> None:
 def test_groups_with_and_without_gpus_are_both_tried(refusing: str) -> None:
     """Of those that another system is known to have, where the options are the same."""
     section = {"backend": refusing, "worker_groups": "all"}
-    checks = examine(load({"cluster": {"profiling": section}}, system="rlinf", readers=READERS))
+    checks = examine(load({"cluster": {"profiling": section}}, system="rlinf"))
     assert ["ActorGroup", "Actor"] == [
         check.remedy.rpartition(" ")[2] for check in checks if not check.ok
     ]

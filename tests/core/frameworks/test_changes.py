@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from gpuprof import compat
 from gpuprof._cli import main
 from gpuprof._config.load import load
 from gpuprof._launch import integrate
@@ -209,11 +208,10 @@ GROUPS = {"rlinf": "ActorGroup", "verl": "actor_rollout_ref", "nemo-rl": "dtenso
 @pytest.mark.parametrize("system", SETTINGS)
 def test_a_whole_worker_is_one_window(system: str) -> None:
     """Whatever steps and ranges its settings select."""
-    config = load(SETTINGS[system], system=system, readers=compat.READERS)
+    config = load(SETTINGS[system], system=system)
     whole = load(
         SETTINGS[system],
         system=system,
-        readers=compat.READERS,
         overrides=driver.whole_lives(config),
     )
     selection = whole.selection(GROUPS[system])
@@ -224,7 +222,7 @@ def test_a_whole_worker_is_one_window(system: str) -> None:
 def test_what_is_whole_already_stays_as_it_is() -> None:
     """verl's controller: its run has nothing to say about steps."""
     only = ("worker_groups=[controller]",)
-    config = load(SETTINGS["verl"], system="verl", readers=compat.READERS, overrides=only)
+    config = load(SETTINGS["verl"], system="verl", overrides=only)
     assert () == driver.whole_lives(config)
 
 
@@ -232,7 +230,7 @@ def test_a_job_that_profiles_nothing_still_does_not() -> None:
     """Steps are what is taken out, not the switch."""
     profiling = {**SETTINGS["rlinf"]["cluster"]["profiling"], "enabled": False}
     off = {"cluster": {"profiling": profiling}}
-    config = load(off, system="rlinf", readers=compat.READERS)
+    config = load(off, system="rlinf")
     assert () == driver.whole_lives(config)
 
 

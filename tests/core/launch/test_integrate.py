@@ -29,8 +29,8 @@ def test_what_is_not_installed_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence ends with the command."""
     monkeypatch.setattr("gpuprof.backend.loading.own_frameworks", lambda: frozenset({"rl-six"}))
     expected = (
-        "'rl-six' is not installed; valid: sample-factory. Install it from gpuprof's checkout: "
-        "pip install ./timing '.[rl_six]' ./frameworks/rl_six"
+        "'rl-six' is not installed; valid: nemo-rl, rlinf, sample-factory, verl. Install it from "
+        "gpuprof's checkout: pip install ./timing '.[rl_six]' ./frameworks/rl_six"
     )
     assert f"gpuprof: --integrate: {expected}" == said("rl-six")
 

@@ -13,7 +13,7 @@ from support.recorder import Recorder
 
 PLANNING = (
     "gpuprof._plan",
-    "gpuprof.compat",
+    "gpuprof.settings",
     "gpuprof._config.load",
     "gpuprof._config.schema",
     "gpuprof._config.sources",

@@ -208,7 +208,7 @@ def _config(about: RunFile) -> Config:
         OutputError: they are nested too deeply.
     """
     try:
-        return load(with_own_programs(about["config"]), environ={})
+        return load(with_own_programs(about["config"]), system="gpuprof", environ={})
     except RecursionError:
         raise OutputError(
             f"{os.path.join(about['directory'], 'run.json')}: ignored: damaged: its configuration "

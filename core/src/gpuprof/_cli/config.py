@@ -7,9 +7,8 @@ import textwrap
 
 import click
 
-from gpuprof import compat
 from gpuprof._cli import settings
-from gpuprof._config import describe, json_schema
+from gpuprof._config import describe, json_schema, systems
 from gpuprof._config.dump import dump
 from gpuprof._plan import job
 from gpuprof._tables import console_width, labelled
@@ -92,7 +91,7 @@ def convert(words: tuple[str, ...], system: str | None) -> None:
     Comments in the output explain every setting that gpuprof reads differently.
     """
     if system in (None, "gpuprof"):
-        raise click.UsageError(f"--from is required; valid: {', '.join(compat.SYSTEMS)}")
+        raise click.UsageError(f"--from is required; valid: {', '.join(systems.installed())}")
     config = settings.load(words, system)
     file, _ = settings.parts(words)
     click.echo(f"# From {file or 'the environment'}, by gpuprof config convert --from {system}.")

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 import attrs
 import click
 
-from gpuprof import compat
 from gpuprof._cli import settings
 from gpuprof._config.load import load
 from gpuprof._launch import follow, integrate
@@ -38,7 +37,7 @@ from gpuprof.ray import _unmodified
     help="Worker group of this process.",
 )
 @settings.set_option
-@settings.system_option("System whose settings FILE holds. Default: gpuprof.")
+@settings.system_option("System whose settings FILE holds")
 @click.option(
     "--verbose", is_flag=True, help="Also print what the profiler prints. Same as verbose=true."
 )
@@ -109,9 +108,7 @@ def command(
         own.update(backend="none", worker_groups="all")
     overrides = (*overrides, "verbose=true") if verbose else overrides
     overrides = (*overrides, f"step_at={step_at}") if step_at else overrides
-    configuration = load(
-        source, system=system, overrides=overrides, defaults=own, readers=compat.READERS
-    )
+    configuration = load(source, system=system, overrides=overrides, defaults=own)
     if waits:  # the user's first: the first match counts
         configuration = attrs.evolve(
             configuration, waits={**configuration.waits, **waits, **configuration.waits}

@@ -10,8 +10,9 @@ from typing import Any
 
 import click
 
-from gpuprof import _tables, compat
+from gpuprof import _tables
 from gpuprof._artifacts import runs
+from gpuprof._config import systems
 from gpuprof._config.load import load as load_config
 from gpuprof._config.schema import DISABLED, Config
 from gpuprof.errors import ConfigError, GpuprofError
@@ -40,7 +41,7 @@ def arguments(command: Callable[..., Any]) -> Callable[..., Any]:
                 raise click.UsageError(f"--set: {override!r} is not valid; expected KEY=VALUE")
         return command(words=(*words, *overrides), **others)
 
-    system = system_option("System that CONFIG is written for. Default: gpuprof.")
+    system = system_option("System that CONFIG is written for")
     return words(system(_training_command(set_option(with_overrides))))
 
 
@@ -55,8 +56,8 @@ def _training_command(command: Callable[..., Any]) -> Callable[..., Any]:
         words: tuple[str, ...], system: str | None, config: str | None, **others: Any
     ) -> Any:
         words = tuple(_settings(words))
-        reader = compat.READERS.get(system or "")
-        in_file = reader is None or not reader().IN_ENVIRONMENT
+        own = system in (None, "gpuprof")
+        in_file = own or not systems.reader(str(system)).IN_ENVIRONMENT
         if config is not None and in_file and parts(words)[0] is None:
             words = (config, *words)
         return command(words=words, system=system, **others)
@@ -86,9 +87,9 @@ def _settings(words: tuple[str, ...]) -> Iterator[str]:
 
 
 def system_option(text: str) -> Decorator:
-    """The option `system`, with this help."""
-    choice = click.Choice(["gpuprof", *compat.SYSTEMS])
-    return click.option("--from", "system", type=choice, help=text)
+    """The option `system`, whose help begins with this text."""
+    values = "verl, rlinf, nemo-rl, or that of another plugin. Default: gpuprof."
+    return click.option("--from", "system", metavar="SYSTEM", help=f"{text}: {values}")
 
 
 def is_override(word: str) -> bool:
@@ -198,6 +199,4 @@ def load(
 ) -> Config:
     """Read the configuration that the arguments name."""
     file, overrides = parts(words)
-    return load_config(
-        file, system=system, overrides=overrides, defaults=defaults, readers=compat.READERS
-    )
+    return load_config(file, system=system, overrides=overrides, defaults=defaults)

@@ -31,6 +31,7 @@ from gpuprof._config.systems import (
     Readers,
     Translation,
     exported,
+    installed,
     recognised,
     remedy,
     translate,
@@ -53,7 +54,6 @@ def load(
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
     defaults: Mapping[str, Any] | None = None,
-    readers: Readers | None = None,
 ) -> Config:
     """Read a configuration.
 
@@ -63,15 +63,15 @@ def load(
         source: a YAML file or a mapping, with the configuration at the top or at one of `SECTIONS`.
             ``None``: the file that ``GPUPROF_CONFIG`` names; without one nothing is profiled.
         path: the full path of the mapping inside a larger configuration, for messages.
-        system: the system that the settings are written for, one of `readers`. ``None``: the one
+        system: the system that the settings are written for, ``None``: the one
             that ``GPUPROF_SYSTEM`` names, or gpuprof.
         overrides: ``key.key=value``, with gpuprof's keys or those of `system`.
         environ: the environment; ``None``: the process's own.
         defaults: the caller's values for keys that nothing else sets.
-        readers: readers of other systems' settings, such as `gpuprof.compat.READERS`.
 
     Raises:
         ConfigError: with every problem and its full path.
+        PluginError: the plugin that reads the settings of `system` cannot be used.
     """
     environ = os.environ if environ is None else environ
     if source is None:
@@ -83,7 +83,7 @@ def load(
         source = sources.read_file(file)
     hint = ""
     if system is None or system == "gpuprof":
-        candidates = {} if system or not readers else readers
+        candidates = {} if system else installed()
         unread = tuple(exported(environ, candidates))
         if source is None and not variables and not overrides:
             notes = (*unread, f"{file}: empty, so nothing is profiled") if file else unread
@@ -91,7 +91,7 @@ def load(
         hint = "" if path else _hint(source, file, candidates)
         translation = _own(source, path, file, hint, unread)
     else:
-        translation, overrides = translate(system, source, overrides, environ, readers or {})
+        translation, overrides = translate(system, source, overrides, environ)
     settings = sources.override(
         {**(defaults or {}), **translation.settings, **variables}, overrides
     )

@@ -1,12 +1,13 @@
 """Settings of other systems, translated into gpuprof's own keys.
 
-The caller passes a reader for each system: this module knows none of them.
+Entry points name the readers: this module knows none of them.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import attrs
@@ -14,7 +15,7 @@ import attrs
 from gpuprof._config import sources
 from gpuprof._config.schema import FLAT_KEYS, KEYS
 from gpuprof.backend import loading
-from gpuprof.errors import ConfigError
+from gpuprof.errors import ConfigError, PluginError
 
 
 @attrs.frozen
@@ -74,13 +75,33 @@ Readers = Mapping[str, Callable[[], Reader]]
 """By system name: a function that imports the system's reader."""
 
 
-def read(system: str, settings: Mapping[str, Any], readers: Readers) -> Translation:
+def installed() -> Readers:
+    """The systems whose plugins are installed."""
+    found = loading.catalogue(loading.SYSTEMS)
+    return {name: partial(reader, name, found) for name in sorted(found.entries)}
+
+
+def reader(system: str, found: loading.Catalogue | None = None) -> Reader:
+    """A system's reader.
+
+    Args:
+        found: the installed ones, where they are known already.
+
+    Raises:
+        PluginError: its plugin is not installed, or broken, or there are two.
+    """
+    made: Reader = loading.load(system, "system", loading.SYSTEMS, found)
+    return made
+
+
+def read(system: str, settings: Mapping[str, Any]) -> Translation:
     """Read the settings of another system.
 
     Raises:
         ConfigError: with every invalid setting and its full path.
+        PluginError: there is no reader of that name, or it cannot be used.
     """
-    translation = _read(_reader(system, readers), settings)
+    translation = _read(reader(system), settings)
     if translation.problems:
         raise ConfigError(translation.problems)
     return translation
@@ -107,8 +128,7 @@ def recognised(settings: object, section: str, readers: Readers) -> str | None:
     if not isinstance(settings, Mapping) or "backend" in settings:
         return None
     parent, _, key = section.partition(".")
-    for system in readers:
-        reader = _reader(system, readers)
+    for system, reader in _working(readers):
         signs = settings.keys() & set(reader.SIGNS)
         if section and section not in reader.PATHS:
             continue
@@ -121,8 +141,7 @@ def recognised(settings: object, section: str, readers: Readers) -> str | None:
 
 def exported(environ: Mapping[str, str], readers: Readers) -> Iterator[str]:
     """A hint for each system whose variables are set but not read."""
-    for system in readers:
-        reader = _reader(system, readers)
+    for system, reader in _working(readers):
         names = [name for name in reader.PATHS if environ.get(name)]
         if reader.IN_ENVIRONMENT and names:
             yield (
@@ -137,7 +156,7 @@ def remedy(system: str) -> str:
 
 
 def translate(
-    system: str, source: Any, overrides: Sequence[str], environ: Mapping[str, str], readers: Readers
+    system: str, source: Any, overrides: Sequence[str], environ: Mapping[str, str]
 ) -> tuple[Translation, list[str]]:
     """Apply the overrides of the other system's keys, then read its settings.
 
@@ -149,36 +168,36 @@ def translate(
     Returns:
         The translation, and the overrides of gpuprof's own keys.
     """
-    reader = _reader(system, readers)
+    chosen = reader(system)
     if source is None:
-        if not reader.IN_ENVIRONMENT:
+        if not chosen.IN_ENVIRONMENT:
             raise ConfigError(
                 f"system: {system!r} needs a configuration; give its file or its "
                 "configuration object"
             )
-        source = {name: environ[name] for name in reader.PATHS if name in environ}
+        source = {name: environ[name] for name in chosen.PATHS if name in environ}
     if not isinstance(source, Mapping):
         raise ConfigError(f"configuration: {source!r} is not valid; expected a mapping")
-    _check_system(system, source, readers)
-    their_overrides = [text for text in overrides if _is_read(text, reader.PATHS)]
+    _check_system(system, chosen, source)
+    their_overrides = [text for text in overrides if _is_read(text, chosen.PATHS)]
     rest = [text for text in overrides if text not in their_overrides]
     our_overrides = [text for text in rest if _is_ours(text, source)]
     problems = [
         problem
         for text in rest
         if text not in our_overrides
-        for problem in _misspelt(text, reader.PATHS, source)
+        for problem in _misspelt(text, chosen.PATHS, source)
     ]
     if problems:
         raise ConfigError(problems)
-    return _read(reader, sources.with_overrides(source, their_overrides)), our_overrides
+    return _read(chosen, sources.with_overrides(source, their_overrides)), our_overrides
 
 
-def _check_system(system: str, source: Mapping[str, Any], readers: Readers) -> None:
+def _check_system(system: str, reader: Reader, source: Mapping[str, Any]) -> None:
     """Refuse settings that are another system's, or gpuprof's own."""
-    if source.keys() & set(_reader(system, readers).SIGNS):
+    if source.keys() & set(reader.SIGNS):
         return
-    likely = "gpuprof" if "backend" in source else recognised(source, "", readers)
+    likely = "gpuprof" if "backend" in source else recognised(source, "", installed())
     if likely is not None:
         raise ConfigError(
             f"configuration: looks like settings of {likely}, not of {system}; {remedy(likely)}"
@@ -233,11 +252,11 @@ def _read(reader: Reader, settings: Mapping[str, Any]) -> Translation:
     return reader.read(sources.pick(settings, reader.PATHS), frozenset(loading.known_sections()))
 
 
-def _reader(system: str, readers: Readers) -> Reader:
-    if system not in readers:
-        close = difflib.get_close_matches(str(system), readers, n=1)
-        hint = f"; did you mean {close[0]!r}? Valid" if close else "; valid"
-        raise ConfigError(
-            f"system: {system!r} is not valid{hint}: {', '.join(['gpuprof', *readers])}"
-        )
-    return readers[system]()
+def _working(readers: Readers) -> Iterator[tuple[str, Reader]]:
+    """Those that can be imported: a broken one must not stop a job of another system."""
+    for system, load in readers.items():
+        try:
+            made = load()
+        except PluginError:
+            continue
+        yield system, made

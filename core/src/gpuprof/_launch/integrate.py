@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import NoReturn
 
 from gpuprof.backend import loading
 from gpuprof.frameworks import Framework
@@ -16,12 +15,6 @@ VARIABLE = "GPUPROF_INTEGRATE"
 """Names the framework's package, and its plugin's module, for ``_integrate/sitecustomize.py``."""
 _START = str(Path(__file__).with_name("_integrate"))
 
-_IN_CORE = {
-    "verl": "gpuprof.integrations.verl",
-    "rlinf": "gpuprof.integrations.rlinf",
-    "nemo-rl": "gpuprof.integrations.nemo_rl",
-}
-
 
 def framework(name: str) -> Framework:
     """The plugin of a framework.
@@ -29,8 +22,6 @@ def framework(name: str) -> Framework:
     Raises:
         PluginError: it is not installed, or broken, or there are two.
     """
-    if name in _IN_CORE:
-        return cast("Framework", importlib.import_module(_IN_CORE[name]))
     plugin: Framework = loading.load(name, "--integrate", loading.FRAMEWORKS)
     return plugin
 
@@ -44,8 +35,7 @@ def prepare(name: str, plugin: Framework) -> None:
         name: of the framework.
         plugin: of the framework.
     """
-    frameworks = loading.catalogue(loading.FRAMEWORKS).entries
-    module = _IN_CORE.get(name) or frameworks[name].value
+    module = loading.catalogue(loading.FRAMEWORKS).entries[name].value
     paths = [_START, *filter(None, [os.environ.get("PYTHONPATH")])]
     variables = {VARIABLE: f"{plugin.PACKAGE}={module}"}
     os.environ.update({**variables, "PYTHONPATH": os.pathsep.join(paths)})

@@ -7,6 +7,7 @@ contract; it is provisional until somebody has used it from outside.
 
 from __future__ import annotations
 
+from gpuprof._log import log
 from gpuprof.frameworks._changes import (
     UnexpectedError,
     after_import,
@@ -32,6 +33,7 @@ __all__ = [
     "is_planned",
     "is_recorded",
     "is_worker",
+    "log",
     "nothing_profiled",
     "replace",
     "say",

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, TypeVar
 import attrs
 from gpuprof_timing import Timing
 
-from gpuprof import compat
 from gpuprof._artifacts import close, early_ends, manifest, runs
 from gpuprof._artifacts.collect import Collection
 from gpuprof._artifacts.receipt import Receipt
@@ -157,7 +156,6 @@ class Profiler:
                 system=system,
                 overrides=overrides,
                 defaults=self._defaults,
-                readers=compat.READERS,
             )
         )
         self.run = self._name()

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType, TracebackType
 from typing import Any
 
-from gpuprof import compat
 from gpuprof._config.load import load
 from gpuprof._config.schema import Config
 from gpuprof._log import log
@@ -51,7 +50,7 @@ def config_of(system: str, settings: Mapping[str, Any] | None) -> Config:
     Raises:
         ConfigError: with every invalid setting and its full path.
     """
-    return load(settings, system=system, readers=compat.READERS)
+    return load(settings, system=system)
 
 
 def joins() -> bool:
@@ -88,7 +87,7 @@ def begin(
         _given_up = False
         if log().level == logging.NOTSET:  # a framework's own logging would hide the receipt
             log().setLevel(logging.INFO)
-        config = load(settings, system=system, overrides=overrides, readers=compat.READERS)
+        config = load(settings, system=system, overrides=overrides)
         raise_errors(config.on_error == "raise")
         if waits:
             overrides += (f"waits={json.dumps({**config.waits, **waits, **config.waits})}",)

@@ -1,1 +1,0 @@
-"""Frameworks whose plugins are still in core."""
