@@ -268,6 +268,14 @@ def test_importing_the_framework_installs_the_integration(tmp_path: Path) -> Non
     assert expected == started(tmp_path, program, "sample_factory=gpuprof_sample_factory")
 
 
+def test_a_plugin_that_fails_costs_nothing_but_itself(tmp_path: Path) -> None:
+    """The framework is imported all the same."""
+    (tmp_path / "broken_plugin.py").write_text("ON_RAY = False\ndef install(): 1 / 0\n")
+    (tmp_path / "a_framework.py").write_text("print('imported')")
+    expected = ["the environment has its own", "imported"]
+    assert expected == started(tmp_path, "import a_framework", "a_framework=broken_plugin")
+
+
 def test_a_framework_on_ray_has_its_own_settings() -> None:
     """The options of a plain command are refused, with what to do."""
     words = ["run", "--integrate", "verl", "--set", "steps=[1]", "--", "true"]

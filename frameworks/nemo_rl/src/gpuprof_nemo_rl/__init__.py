@@ -69,7 +69,8 @@ def install() -> None:
         _settings = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     off = not _settings and "GPUPROF_CONFIG" not in os.environ
     if not off:
-        driver.config_of(*_source())  # what is not valid is said before anything starts
+        # what is not valid is said before anything starts
+        guarded("NeMo-RL: settings", lambda: driver.config_of(*_source()))
     hook_workers(__name__, lambda: not off, driver.end)
     after_import("nemo_rl.distributed.worker_groups", _workers, nothing_profiled)
     if unknown_release("nemo-rl", TRIED) is None:

@@ -18,17 +18,20 @@ class _Watch(importlib.abc.MetaPathFinder):
     """Installs the framework's plugin when the framework is imported."""
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
-        if name == _PACKAGE:
-            sys.meta_path.remove(self)
-            try:
-                module = importlib.import_module(_PLUGIN)
-            except ImportError as error:
-                sys.stderr.write(f"gpuprof: {sys.executable}: not integrated: {error}\n")
-            else:
-                module.install()
-                if module.ON_RAY:  # others' processes are not reached by Ray's hook
-                    importlib.import_module("gpuprof._launch.integrate").leave()
-        return
+        if name != _PACKAGE:
+            return None
+        sys.meta_path.remove(self)
+        try:
+            module = importlib.import_module(_PLUGIN)
+            module.install()
+            if module.ON_RAY:  # others' processes are not reached by Ray's hook
+                importlib.import_module("gpuprof._launch.integrate").leave()
+        except Exception as error:
+            what = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+            sys.stderr.write(f"gpuprof: {sys.executable}: not integrated: {what}\n")
+        # ask all again: the plugin may have put a finder in front, to wait for this very package
+        finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
+        return next(filter(None, (each.find_spec(name, path, target) for each in finders)), None)
 
 
 if _PACKAGE:
