@@ -23,6 +23,7 @@ import click
 import numpy as np
 from gpuprof._analysis.diff import diff
 from gpuprof._analysis.summary import Summary, summary_of
+from gpuprof._report.diff import as_dict
 from tabulate import tabulate
 
 from truth.causes import Cause
@@ -67,7 +68,7 @@ class Outcome:
 
 def judged(kind: str, before: Sequence[Summary], others: Sequence[Summary]) -> Outcome:
     """Compare runs with an equal one, one in which all ranks are slower, and one with one."""
-    equal, everybody, one = (diff(before, [run]).to_dict() for run in others)
+    equal, everybody, one = (as_dict(diff(before, [run])) for run in others)
     named = {rank["worker"].rpartition("-")[2] for rank in one["slower_ranks"]}
     return Outcome(
         kind,

@@ -10,12 +10,13 @@ from typing import Any
 
 import attrs
 import pytest
-from gpuprof._analysis.diff import Condition, Diff, check_runs, diff
+from gpuprof._analysis.diff import Condition, Diff, Missing, check_runs, diff
 from gpuprof._analysis.figures import Change
 from gpuprof._analysis.summary import Reports, Summary, read_baseline, summary_of, write_baseline
 from gpuprof._artifacts.formats import Setup
 from gpuprof._artifacts.manifest import setup
-from gpuprof._report.diff import text
+from gpuprof._report.diff import as_dict, text
+from gpuprof._report.differences import differences, refuse
 from gpuprof.errors import ConfigError, OutputError
 from support.run_files import run_file
 from support.simulated_pair import MS, SimulatedJob
@@ -156,7 +157,7 @@ def test_a_busy_machine_is_said_with_what_it_hides(tmp_path: Path) -> None:
 
 def test_json_says_what_failed(runs: dict[str, Summary]) -> None:
     """The scope, the rank, and its change also to the others, with both ends."""
-    made = compared(runs["a"], runs["slow"], "actor/backward > 25%").to_dict()
+    made = as_dict(compared(runs["a"], runs["slow"], "actor/backward > 25%"))
     (failure,) = made["checks"][0]["failures"]
     assert ("ActorGroup", "actor/backward", "ActorGroup-1") == tuple(failure.values())[:3]
     assert pytest.approx(1.5, rel=0.02) == failure["to_others"]["ratio"]
@@ -165,7 +166,7 @@ def test_json_says_what_failed(runs: dict[str, Summary]) -> None:
 
 def test_json_has_the_rank_that_changed_most(runs: dict[str, Summary]) -> None:
     """Of each scope of several ranks."""
-    scopes = compared(runs["a"], runs["slow"]).to_dict()["scopes"]
+    scopes = as_dict(compared(runs["a"], runs["slow"]))["scopes"]
     changes = {each["scope"]: (each["worker"], each["of_worker"]) for each in scopes}
     assert ("", None) == changes["call"]
     assert ("ActorGroup-1", pytest.approx(1.5, rel=0.05)) == (
@@ -176,7 +177,7 @@ def test_json_has_the_rank_that_changed_most(runs: dict[str, Summary]) -> None:
 
 def test_json_says_which_steps_were_compared(runs: dict[str, Summary]) -> None:
     """Of each run, with its name."""
-    (about,) = compared(runs["a"], runs["b"]).to_dict()["before"]
+    (about,) = as_dict(compared(runs["a"], runs["b"]))["before"]
     assert ("a", 62, 60, 2) == (
         about["run"],
         about["steps"]["all"],
@@ -387,11 +388,12 @@ def test_with_another_number_of_ranks_no_condition_is_judged(
     whole = SimulatedJob(1, steps=40).write(tmp_path / "run")
     (whole / "node-0" / "ActorGroup-1.start-1.ledger").unlink()
     made = compared(runs["a"], summary_of(whole), "step > 5%")
-    assert ["B (run) has no ledger of ActorGroup-1"] == made.unlike
+    assert [Missing("B (run)", ["ActorGroup-1"])] == made.missing
     assert [] == made.checks
+    (different,) = differences(made.before, made.after)
     assert ("ranks", "2 ActorGroup, 2 RolloutGroup, 1 Runner") == (
-        made.differences[0].what,
-        made.differences[0].before,
+        different.what,
+        different.before,
     )
     assert "RolloutGroup" in {each.group for each in made.scopes}
     assert "no condition is judged" in text(made)
@@ -401,7 +403,7 @@ def test_a_group_that_only_one_run_has_is_listed(runs: dict[str, Summary]) -> No
     """Its scopes are only there; the others are compared."""
     groups = {name: group for name, group in runs["b"].groups.items() if name != "ActorGroup"}
     made = compared(runs["a"], attrs.evolve(runs["b"], groups=groups))
-    assert {"ActorGroup"} == {group for group, _, _ in made.gone}
+    assert {"ActorGroup"} == {each.group for each in made.gone}
     assert ["RolloutGroup", "Runner"] == [each.group for each in made.groups]
 
 
@@ -410,7 +412,7 @@ def test_of_many_missing_ranks_some_are_named(runs: dict[str, Summary]) -> None:
     group = runs["a"].groups["ActorGroup"]
     more = attrs.evolve(group, workers=[*group.workers, *(f"X-{rank}" for rank in range(7))])
     before = attrs.evolve(runs["a"], groups={**runs["a"].groups, "ActorGroup": more})
-    (sentence,) = compared(before, runs["b"]).unlike
+    (sentence,) = as_dict(compared(before, runs["b"]))["unlike"]
     assert sentence.endswith("of X-0, X-1, X-2, X-3, X-4 and 2 more")
 
 
@@ -459,8 +461,8 @@ def test_too_few_steps_are_refused(runs: dict[str, Summary], tmp_path: Path) -> 
     with pytest.raises(ConfigError) as refused:
         compared(runs["a"], short)
     assert (
-        "not comparable: at least 30 undisturbed steps in each; B (run) has 12 of 14: 2 warm-up, "
-        "0 captured or slowed by a window, 0 incomplete are left out"
+        "not comparable: B (run) has 12 undisturbed steps, and 30 are needed: let the job run for "
+        "more. Of its 14, 2 are warm-up, 0 captured or slowed by a window, 0 incomplete"
     ) == str(refused.value)
 
 
@@ -469,7 +471,7 @@ def test_different_versions_are_listed(runs: dict[str, Summary]) -> None:
     before = with_setup(runs["a"], versions={"torch": ["2.4.0"]}, config={"nsight": {"a": 1}})
     after = with_setup(runs["b"], versions={"torch": ["2.5.1"]}, config={"nsight": {"a": 2}})
     assert [("config nsight.a", "1", "2"), ("torch", "2.4.0", "2.5.1")] == [
-        (each.what, each.before, each.after) for each in compared(before, after).differences
+        (each.what, each.before, each.after) for each in differences([before], [after])
     ]
 
 
@@ -494,11 +496,9 @@ def test_what_runs_ran_on_is_compared(
     runs: dict[str, Summary],
 ) -> None:
     """As people would say it."""
-    made = compared(
-        *(with_setup(runs[name], **each) for name, each in zip("ab", changes, strict=True))
-    )
+    one, other = (with_setup(runs[name], **e) for name, e in zip("ab", changes, strict=True))
     assert (before, after) == next(
-        (each.before, each.after) for each in made.differences if each.what == what
+        (each.before, each.after) for each in differences([one], [other]) if each.what == what
     )
 
 
@@ -508,7 +508,7 @@ def test_missing_reports_are_listed(runs: dict[str, Summary]) -> None:
         attrs.evolve(runs[name], reports=Reports(complete, 8))
         for name, complete in (("a", 8), ("b", 7))
     )
-    (difference,) = compared(whole, part).differences
+    (difference,) = differences([whole], [part])
     assert ("8 of 8 complete", "7 of 8 complete", False) == (
         difference.before,
         difference.after,
@@ -518,7 +518,7 @@ def test_missing_reports_are_listed(runs: dict[str, Summary]) -> None:
 
 def test_json_has_no_number_where_there_is_none(runs: dict[str, Summary]) -> None:
     """The driver does not work by itself here."""
-    made = compared(runs["a"], runs["b"]).to_dict()
+    made = as_dict(compared(runs["a"], runs["b"]))
     driver = next(each for each in made["groups"] if each["group"] == "Runner")
     assert driver["work"]["ratio"] is None
 
@@ -529,7 +529,7 @@ def test_where_files_go_makes_no_difference(runs: dict[str, Summary]) -> None:
         with_setup(runs[name], config={"output_dir": f"/tmp/{name}", "working_dir": name})
         for name in ("a", "b")
     )
-    assert [] == compared(before, after).differences
+    assert [] == differences([before], [after])
 
 
 def test_strict_refuses_what_differs(runs: dict[str, Summary]) -> None:
@@ -538,7 +538,7 @@ def test_strict_refuses_what_differs(runs: dict[str, Summary]) -> None:
         with_setup(runs[name], commit=commit) for name, commit in (("a", "1" * 40), ("b", "2" * 40))
     )
     with pytest.raises(ConfigError, match="commit: 111111111111 in A, 222222222222 in B"):
-        diff([before], [after], strict=True)
+        refuse(differences([before], [after]))
 
 
 def test_strict_accepts_other_nodes_of_the_same_kind(runs: dict[str, Summary]) -> None:
@@ -547,8 +547,9 @@ def test_strict_accepts_other_nodes_of_the_same_kind(runs: dict[str, Summary]) -
         with_setup(runs[name], nodes={node: ["A-0"]}, gpus={node: ["NVIDIA H100"]})
         for name, node in (("a", "x1"), ("b", "x2"))
     )
-    made = diff([before], [after], strict=True)
-    assert ["names of nodes"] == [each.what for each in made.differences]
+    different = differences([before], [after])
+    refuse(different)
+    assert ["names of nodes"] == [each.what for each in different]
 
 
 def test_scopes_of_one_run_only_are_listed(runs: dict[str, Summary]) -> None:
@@ -558,8 +559,8 @@ def test_scopes_of_one_run_only_are_listed(runs: dict[str, Summary]) -> None:
     groups = {**runs["b"].groups, "ActorGroup": attrs.evolve(actor, scopes=renamed)}
     made = compared(runs["a"], attrs.evolve(runs["b"], groups=groups))
     assert ([("ActorGroup", "actor/predict")], [("ActorGroup", "actor/forward")]) == (
-        [each[:2] for each in made.new],
-        [each[:2] for each in made.gone],
+        [(each.group, each.scope) for each in made.new],
+        [(each.group, each.scope) for each in made.gone],
     )
 
 
@@ -619,7 +620,7 @@ def test_a_baseline_compares_as_its_runs_do(runs: dict[str, Summary], tmp_path: 
     size = write_baseline(tmp_path / "base.json", [runs["a"], runs["b"]])
     kept = read_baseline(tmp_path / "base.json")
     made, again = (diff(base, [runs["slow"]]) for base in ([runs["a"], runs["b"]], kept))
-    assert made.to_dict() == again.to_dict()
+    assert as_dict(made) == as_dict(again)
     assert size < 12_000
 
 

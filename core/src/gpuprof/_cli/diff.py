@@ -53,6 +53,7 @@ def command(
     from gpuprof._analysis.diff import DEFAULT, Condition, diff
     from gpuprof._analysis.summary import read_baseline, summary_of
     from gpuprof._report.diff import as_json, markdown, text
+    from gpuprof._report.differences import differences, refuse
 
     count = 1 if baseline else 2
     if len(names) != count:
@@ -61,13 +62,15 @@ def command(
     thresholds = [Condition.parse(condition) for condition in conditions or (DEFAULT,)]
     before = read_baseline(baseline) if baseline else []
     summaries = [summary_of(settings.find_run(name, output_dir), warm_up) for name in names]
-    before = before or [summaries[0]]
-    comparison = diff(before, summaries[-1:], thresholds, strict)
+    before, after = before or summaries[:1], summaries[-1:]
+    if strict:
+        refuse(differences(before, after))
+    comparison = diff(before, after, thresholds)
     if form == "json":
         click.echo(as_json(comparison))
     elif form == "markdown":
         click.echo(markdown(comparison))
     else:
         click.echo(text(comparison, width, settings.WIDE_HINT))
-    if comparison.slower or comparison.unlike:
-        raise SystemExit(2 if comparison.unlike else 1)
+    if comparison.slower or comparison.missing:
+        raise SystemExit(2 if comparison.missing else 1)

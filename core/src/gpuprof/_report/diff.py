@@ -6,14 +6,20 @@ import json
 import math
 import textwrap
 from collections.abc import Sequence
+from typing import Any
+
+import attrs
 
 from gpuprof import _tables
-from gpuprof._analysis.diff import Check, Diff, Failure, ScopeChange
+from gpuprof._analysis.diff import Check, Condition, Diff, Failure, OneSided, ScopeChange
 from gpuprof._analysis.figures import MEASURED, USUAL_SPREAD, Change
 from gpuprof._analysis.summary import Summary
+from gpuprof._artifacts.early_ends import listed
 from gpuprof._report.causes import what_if
+from gpuprof._report.differences import differences
 from gpuprof._report.words import duration, percentage
 
+JSON_VERSION = 1
 _LISTED = 15
 """The most rows of a table; ``--json`` has all."""
 _NAMED = 5
@@ -30,7 +36,51 @@ _GROUPS = ["group", "work", "change", "waits", "change in waits", "imbalance"]
 
 def as_json(found: Diff) -> str:
     """The whole comparison, for programs."""
-    return json.dumps(found.to_dict(), indent=2)
+    return json.dumps(as_dict(found), indent=2)
+
+
+def as_dict(found: Diff) -> dict[str, Any]:
+    """The comparison in types that JSON has: seconds and ratios, ``None`` where there is none."""
+    parts = ("step", "slower_ranks", "scopes", "new", "gone", "groups", "checks")
+    return {
+        "version": JSON_VERSION,
+        "slower": found.slower,
+        "unlike": _unlike(found),
+        "before": [_about(run) for run in found.before],
+        "after": [_about(run) for run in found.after],
+        "differences": _plain(differences(found.before, found.after)),
+        "finds": _plain({"step": found.step.finds, "rank": found.finds_rank}),
+        "promised": {**_plain(found.kept[0]), "again": found.kept[1]} if found.kept else None,
+        **{name: _plain(getattr(found, name)) for name in parts},
+    }
+
+
+def _about(run: Summary) -> dict[str, Any]:
+    return {
+        "run": run.run,
+        "steps": _plain(run.steps),
+        "seconds": run.seconds.seconds,
+        "effective_steps": run.seconds.effective,
+        "waited": run.waited,
+        "setup": run.setup,
+        "reports": _plain(run.reports),
+        "profiling": run.overhead,
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A value in types that JSON has. The change of something is part of that itself."""
+    if isinstance(value, Condition):
+        return value.text
+    if attrs.has(type(value)):
+        plain = {field.name: getattr(value, field.name) for field in attrs.fields(type(value))}
+        change = plain.pop("change", None)
+        return _plain(plain) | (_plain(change) if change else {})
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def text(found: Diff, width: int | None = None, hint: str = "") -> str:
@@ -39,19 +89,20 @@ def text(found: Diff, width: int | None = None, hint: str = "") -> str:
     Args:
         width: as for `_tables.table`, as is `hint`.
     """
-    unlike = [f"not comparable: {each}; no condition is judged" for each in found.unlike]
+    unlike = [f"not comparable: {each}; no condition is judged" for each in _unlike(found)]
+    different = differences(found.before, found.after)
     parts = [
         "\n".join([*_runs("A", found.before), *_runs("B", found.after)]),
         "\n".join(map(_wrapped, _limits(found))),
         "Different\n"
         + _tables.table(
             _DIFFERENT,
-            [[each.what, each.before, each.after] for each in found.differences],
+            [[each.what, each.before, each.after] for each in different],
             shorten={"A": "end", "B": "end"},
             width=width,
             hint=hint,
         )
-        if found.differences
+        if different
         else "",
         "\n".join(
             [
@@ -81,25 +132,29 @@ def text(found: Diff, width: int | None = None, hint: str = "") -> str:
 
 def markdown(found: Diff) -> str:
     """The comparison for the comment on a pull request."""
-    sign = "❌" if found.slower else "❔" if found.unlike else "✅"
+    sign = "❌" if found.slower else "❔" if found.missing else "✅"
+    different = differences(found.before, found.after)
     parts = [
         f"### {sign} {verdict(found)}",
         *map(_escaped, [*_limits(found), *_slower_ranks(found), *_promise(found)]),
-        "\n".join(f"- not comparable: {_escaped(each)}" for each in found.unlike),
+        "\n".join(f"- not comparable: {_escaped(each)}" for each in _unlike(found)),
         "\n".join(f"- {_escaped(_check(check, math.inf))}" for check in found.checks),
         _pipes(_SCOPES, _rows(found.scopes[:_LISTED]), _NUMBERS),
         *(
             f"{title}: "
-            + ", ".join(_escaped(f"{g}:{s} ({duration(c)})") for g, s, c in only[:_LISTED])
+            + ", ".join(
+                _escaped(f"{each.group}:{each.scope} ({duration(each.seconds)})")
+                for each in only[:_LISTED]
+            )
             for title, only in (("Only in B", found.new), ("Only in A", found.gone))
             if only
         ),
         _pipes(_GROUPS, _groups(found), _GROUPS[1:]),
         _pipes(
             ["different", "A", "B"],
-            [[each.what, each.before, each.after] for each in found.differences],
+            [[each.what, each.before, each.after] for each in different],
         )
-        if found.differences
+        if different
         else "",
         "\n".join(
             f"- {line}"
@@ -178,6 +233,11 @@ def _limits(found: Diff) -> list[str]:
             "one, smaller changes can be found."
         )
     return lines
+
+
+def _unlike(found: Diff) -> list[str]:
+    """Ranks that not all runs have."""
+    return [f"{each.run} has no ledger of {listed(each.workers)}" for each in found.missing]
 
 
 def _slower(ratio: float) -> str:
@@ -335,10 +395,10 @@ def _scopes(found: Diff, width: int | None, hint: str) -> str:
     return f"{title}\n{made}{rest}\n{_tables.legend([signs])}"
 
 
-def _only(title: str, scopes: Sequence[tuple[str, str, float]]) -> str:
+def _only(title: str, scopes: Sequence[OneSided]) -> str:
     if not scopes:
         return ""
-    lines = [f"  {duration(cost)}  {group}:{scope}" for group, scope, cost in scopes[:_LISTED]]
+    lines = [f"  {duration(each.seconds)}  {each.group}:{each.scope}" for each in scopes[:_LISTED]]
     more = [f"  and {len(scopes) - _LISTED} more"] if len(scopes) > _LISTED else []
     return "\n".join([f"{title} (per step)", *lines, *more])
 

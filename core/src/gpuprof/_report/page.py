@@ -35,7 +35,7 @@ from gpuprof._artifacts.manifest import setup as setup_of
 from gpuprof._artifacts.receipt import count, counted, size_text
 from gpuprof._report import explain as explaining
 from gpuprof._report import gantt
-from gpuprof._report.diff import interval, percent, signed, verdict
+from gpuprof._report.diff import as_dict, interval, percent, signed, verdict
 from gpuprof._report.heat import HeatMap, heat_maps
 from gpuprof._report.ranges import DEVICE, Node, WindowRanges, files_of, read_ranges
 from gpuprof._report.trees import Tree, merged
@@ -677,7 +677,7 @@ def _diff(directories: Sequence[str], warm_up: int | None) -> _Section:
         comparison = diff(summaries[:1], summaries[1:], [Condition.parse(DEFAULT)])
     except ConfigError as error:
         return {"why": "; ".join(error.problems)}
-    data = comparison.to_dict()
+    data = as_dict(comparison)
     return {
         **data,
         **{name: data[name][:_MOST_SCOPES] for name in ("scopes", "new", "gone")},

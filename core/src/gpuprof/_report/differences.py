@@ -1,0 +1,104 @@
+"""What differs between runs beside their times, in words: settings, versions, machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+
+from gpuprof._analysis.summary import Reports, Summary
+from gpuprof._artifacts.formats import Setup
+from gpuprof.errors import ConfigError
+
+_WHERE_FILES_GO = ("output_dir", "working_dir")
+
+
+@attrs.frozen
+class Difference:
+    """Something else than time that differs between the runs.
+
+    Args:
+        what: such as ``torch`` or ``steps``, a key of the configuration.
+        matters: whether ``--strict`` refuses it. Names of nodes do not matter.
+    """
+
+    what: str
+    before: str
+    after: str
+    matters: bool = True
+
+
+def refuse(differences: Sequence[Difference]) -> None:
+    """Refuse runs that differ, for ``--strict``.
+
+    Raises:
+        ConfigError: something that matters differs.
+    """
+    problems = [
+        f"not comparable: {each.what}: {each.before} in A, {each.after} in B; without --strict "
+        "this is listed and compared all the same"
+        for each in differences
+        if each.matters
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def differences(before: Sequence[Summary], after: Sequence[Summary]) -> list[Difference]:
+    """What differs beside times: settings and versions first, what the runs left last."""
+    found = []
+    sides = [
+        [dict(_facts(run.setup)) if run.setup else {} for run in side] for side in (before, after)
+    ]
+    for what in dict.fromkeys(name for side in sides for facts in side for name in facts):
+        texts = [" or ".join(dict.fromkeys(f.get(what, "not set") for f in side)) for side in sides]
+        if texts[0] != texts[1]:
+            found.append(Difference(what, texts[0], texts[1], what != "names of nodes"))
+    sizes = [" or ".join(dict.fromkeys(map(_sizes, side))) for side in (before, after)]
+    if sizes[0] != sizes[1]:
+        found.append(Difference("ranks", sizes[0], sizes[1]))
+    reports = [", ".join(_reports(run.reports) for run in side) for side in (before, after)]
+    if reports[0] != reports[1] and len(before) == len(after):
+        found.append(Difference("reports", reports[0], reports[1], matters=False))
+    return found
+
+
+def _sizes(run: Summary) -> str:
+    return ", ".join(f"{len(group.workers)} {name}" for name, group in run.groups.items())
+
+
+def _reports(reports: Reports | None) -> str:
+    return f"{reports.complete} of {reports.expected} complete" if reports else "no receipt"
+
+
+def _facts(setup: Setup) -> Iterator[tuple[str, str]]:
+    yield "backend", setup["backend"]
+    for key, value in _flat(setup["config"]):
+        if key not in _WHERE_FILES_GO:
+            yield f"config {key}", value
+    yield "commit", (setup["commit"] or "none")[:12]
+    for name, versions in setup["versions"].items():
+        yield name, ", ".join(versions) or "none"
+    counts = sorted((len(workers) for workers in setup["nodes"].values()), reverse=True)
+    yield "workers on each node", ", ".join(map(str, counts)) or "none"
+    yield "GPUs", "; ".join(sorted(map(_named, setup["gpus"].values()))) or "none"
+    yield "names of nodes", ", ".join(setup["nodes"]) or "none"
+
+
+def _named(gpus: Sequence[str]) -> str:
+    """A node's GPUs.
+
+    >>> _named(["NVIDIA H100", "NVIDIA H100"])
+    '2 NVIDIA H100'
+    """
+    kinds = dict.fromkeys(gpus)
+    return ", ".join(f"{gpus.count(kind)} {kind}" for kind in kinds) or "none"
+
+
+def _flat(config: dict[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in config.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", str(value)
