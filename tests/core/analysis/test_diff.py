@@ -164,6 +164,33 @@ def test_json_says_what_failed(runs: dict[str, Summary]) -> None:
     assert failure["low"] < failure["ratio"] < failure["high"]
 
 
+def keys(value: Any) -> set[str]:
+    """All keys in it, those of a setup left aside."""
+    if isinstance(value, list):
+        return set().union(*map(keys, value))
+    if not isinstance(value, dict):
+        return set()
+    inside = (keys(each) for name, each in value.items() if name != "setup")
+    return set(value).union(*inside)
+
+
+def test_every_key_of_the_json_is_documented(runs: dict[str, Summary], tmp_path: Path) -> None:
+    """Of a comparison that has everything."""
+    promised = with_a_slow_rank(tmp_path / "run", 2.0)
+    assert promised.promise is not None
+    before = attrs.evolve(runs["a"], promise=promised.promise, reports=Reports(1, 2))
+    groups = {f"Other{name}": group for name, group in runs["b"].groups.items()}
+    after = attrs.evolve(runs["slow"], groups={**runs["slow"].groups, **groups})
+    judged = as_dict(compared(before, runs["slow"], "actor/backward > 25%"))
+    known = (
+        keys(judged)
+        | keys(as_dict(compared(before, after)))
+        | keys(as_dict(compared(after, before)))
+    )
+    page = (Path(__file__).parents[3] / "docs" / "compare.md").read_text()
+    assert set() == {key for key in known if f"`{key}`" not in page}
+
+
 def test_json_has_the_rank_that_changed_most(runs: dict[str, Summary]) -> None:
     """Of each scope of several ranks."""
     scopes = as_dict(compared(runs["a"], runs["slow"]))["scopes"]
@@ -396,7 +423,7 @@ def test_with_another_number_of_ranks_no_condition_is_judged(
         different.before,
     )
     assert "RolloutGroup" in {each.group for each in made.scopes}
-    assert "no condition is judged" in text(made)
+    assert "No condition is judged, as ranks differ: B (run) has no ledger" in text(made)
 
 
 def test_a_group_that_only_one_run_has_is_listed(runs: dict[str, Summary]) -> None:
@@ -405,6 +432,14 @@ def test_a_group_that_only_one_run_has_is_listed(runs: dict[str, Summary]) -> No
     made = compared(runs["a"], attrs.evolve(runs["b"], groups=groups))
     assert {"ActorGroup"} == {each.group for each in made.gone}
     assert ["RolloutGroup", "Runner"] == [each.group for each in made.groups]
+
+
+def test_runs_that_share_no_group_have_their_scopes_listed(runs: dict[str, Summary]) -> None:
+    """There is a verdict on the step, and no table without rows."""
+    groups = {f"Other{name}": group for name, group in runs["b"].groups.items()}
+    made = text(compared(runs["a"], attrs.evolve(runs["b"], groups=groups)))
+    titles = ("A step takes", "Only in A", "Only in B", "Groups", "Scopes")
+    assert [True, True, True, False, False] == [f"\n{title}" in made for title in titles]
 
 
 def test_of_many_missing_ranks_some_are_named(runs: dict[str, Summary]) -> None:
@@ -461,9 +496,19 @@ def test_too_few_steps_are_refused(runs: dict[str, Summary], tmp_path: Path) -> 
     with pytest.raises(ConfigError) as refused:
         compared(runs["a"], short)
     assert (
-        "not comparable: B (run) has 12 undisturbed steps, and 30 are needed: let the job run for "
-        "more. Of its 14, 2 are warm-up, 0 captured or slowed by a window, 0 incomplete"
+        "not comparable: B (run) has 12 of 14 steps to compare, and 30 are needed: let the job "
+        "take more; left out: 2 warm-up"
     ) == str(refused.value)
+
+
+def test_a_run_without_steps_is_refused(runs: dict[str, Summary], tmp_path: Path) -> None:
+    """With the command that says what to do."""
+    worker = SimulatedLedger("A-0")
+    worker.span("work", 0, 1000)
+    with pytest.raises(ConfigError) as refused:
+        compared(runs["a"], summary_of(write_run(tmp_path / "run", [worker])))
+    expected = "not comparable: B (run) has no steps; `gpuprof explain run` says how to mark them"
+    assert expected == str(refused.value)
 
 
 def test_different_versions_are_listed(runs: dict[str, Summary]) -> None:
@@ -500,6 +545,15 @@ def test_what_runs_ran_on_is_compared(
     assert (before, after) == next(
         (each.before, each.after) for each in differences([one], [other]) if each.what == what
     )
+
+
+def test_steps_that_are_rounds_of_other_calls_are_listed(runs: dict[str, Summary]) -> None:
+    """Their times mean different things."""
+    rounds = ("Env.sample", "Env.sample, Learner.train")
+    sides = [[attrs.evolve(runs["a"], round=each)] for each in rounds]
+    assert [("a step is a round of", *rounds)] == [
+        (each.what, each.before, each.after) for each in differences(*sides)
+    ]
 
 
 def test_missing_reports_are_listed(runs: dict[str, Summary]) -> None:

@@ -58,7 +58,7 @@ def test_two_single_runs_say_how_to_measure_chance(runs: Path, tmp_path: Path) -
     said = [
         " ".join(diff(runs, *w).stdout.split()) for w in (("a", "b"), ("--baseline", file, "b"))
     ]
-    remedy = "three runs measure it: gpuprof baseline RUN RUN RUN -o FILE"
+    remedy = "Three runs measure it: gpuprof baseline RUN RUN RUN -o FILE"
     assert [True, False] == [remedy in each for each in said]
 
 
@@ -66,7 +66,7 @@ def test_too_few_steps_exit_with_2(runs: Path) -> None:
     """With how many are needed."""
     done = diff(runs, "a", "short")
     assert 2 == done.exit_code
-    assert "B (short) has 10 undisturbed steps, and 30 are needed" in done.stderr
+    assert "B (short) has 10 of 12 steps to compare, and 30 are needed" in done.stderr
 
 
 @pytest.mark.parametrize("other", ["b", "slow"])
@@ -105,7 +105,7 @@ def test_a_baseline_of_few_steps_is_refused(runs: Path, tmp_path: Path) -> None:
     file = tmp_path / "base.json"
     done = CliRunner().invoke(main, ["baseline", str(runs / "short"), "-o", str(file)])
     assert (2, False) == (done.exit_code, file.exists())
-    assert "no baseline: short has 10 undisturbed steps, and 30 are needed" in done.stderr
+    assert "no baseline: short has 10 of 12 steps to compare, and 30 are needed" in done.stderr
 
 
 @pytest.mark.parametrize(

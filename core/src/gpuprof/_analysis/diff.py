@@ -527,15 +527,21 @@ def _early(found: Sequence[tuple[str, Summary]]) -> Iterator[str]:
 
 def _too_few(runs: Sequence[tuple[str, Summary]]) -> Iterator[str]:
     for where, run in runs:
-        steps = run.steps
-        if not steps.all:
+        if not run.steps.all:
+            yield f"{where} has no steps; `gpuprof explain {run.run}` says how to mark them"
+        elif run.steps.used < FEWEST:
             yield (
-                f"{where} has no steps: mark them with `with gpuprof.step(number):`, "
-                "or choose `step_at`"
+                f"{where} has {run.steps.used} of {run.steps.all} steps to compare, and {FEWEST} "
+                f"are needed: let the job take more{left_out(run)}"
             )
-        elif steps.used < FEWEST:
-            yield (
-                f"{where} has {steps.used} undisturbed steps, and {FEWEST} are needed: let the job "
-                f"run for more. Of its {steps.all}, {steps.warm_up} are warm-up, {steps.disturbed} "
-                f"captured or slowed by a window, {steps.incomplete} incomplete"
-            )
+
+
+def left_out(run: Summary) -> str:
+    """Which steps are not used, as the end of a sentence."""
+    reasons = (
+        (run.steps.warm_up, "warm-up"),
+        (run.steps.disturbed, "captured or slowed by a window"),
+        (run.steps.incomplete, "incomplete"),
+    )
+    words = ", ".join(f"{number} {reason}" for number, reason in reasons if number)
+    return f"; left out: {words}" if words else ""

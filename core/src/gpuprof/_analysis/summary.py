@@ -159,6 +159,7 @@ class Summary:
         promise: ``None`` if no cause is named.
         waited: share of these steps in which the workers' main threads waited for a processor, in
             the mean; ``None`` if the ledgers do not tell.
+        round: what the driver calls in each step, where nobody marked steps; else empty.
     """
 
     run: str
@@ -172,6 +173,7 @@ class Summary:
     ended_early: list[str] = attrs.field(factory=list)
     promise: Promise | None = None
     waited: float | None = None
+    round: str = ""
 
 
 @attrs.frozen
@@ -246,6 +248,7 @@ def summarise(run: Run) -> Summary:
         ended_early=early_ends.sentences(run.ended_early),
         promise=_promise(run) if used else None,
         waited=None if share is None else _round(share),
+        round=run.round,
     )
 
 

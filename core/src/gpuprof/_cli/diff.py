@@ -41,14 +41,14 @@ def command(
     """Compare run B with run A, or with a baseline.
 
     Lists what else differs, then what became slower and where. Reads the ledgers that every run
-    leaves. Leaves out warm-up, and steps that profiling slowed. A run is a name, as `gpuprof runs`
-    lists it, `latest`, or a directory.
+    leaves. Needs 30 steps in each run, beside warm-up and steps that profiling slowed. A run is a
+    name, as `gpuprof runs` lists it, `latest`, or a directory.
 
     CONDITION is 'TARGET > 5%', 'TARGET > 20ms', or 'TARGET > 5%, 20ms' for both. TARGET is `step`,
     a worker group, or a scope: its path, the end of it, or a wildcard. It holds if the lower end of
     the change's interval lies above.
 
-    Exit codes: 0 in order, 1 slower, 2 not comparable or fewer than 30 undisturbed steps.
+    Exit codes: 0 in order, 1 slower, 2 not comparable.
     """
     from gpuprof._analysis.diff import DEFAULT, Condition, diff
     from gpuprof._analysis.summary import read_baseline, summary_of

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from gpuprof import _tables
-from gpuprof._analysis.diff import Check, Condition, Diff, Failure, OneSided, ScopeChange
+from gpuprof._analysis.diff import Check, Condition, Diff, Failure, OneSided, ScopeChange, left_out
 from gpuprof._analysis.figures import MEASURED, USUAL_SPREAD, Change
 from gpuprof._analysis.summary import Summary
 from gpuprof._artifacts.early_ends import listed
@@ -26,6 +26,7 @@ _NAMED = 5
 """The most ranks to name."""
 BUSY = 0.1
 """The share of time that workers wait for a processor on a machine that counts as busy."""
+_UNJUDGED = "No condition is judged, as ranks differ"
 _DIFFERENT = ["", "A", "B"]
 _SCOPES = [
     "cost", "before", "change", "95 % interval", "share", "calls", "group", "scope", "worst rank"
@@ -89,7 +90,7 @@ def text(found: Diff, width: int | None = None, hint: str = "") -> str:
     Args:
         width: as for `_tables.table`, as is `hint`.
     """
-    unlike = [f"not comparable: {each}; no condition is judged" for each in _unlike(found)]
+    unlike = [f"{_UNJUDGED}: {each}" for each in _unlike(found)]
     different = differences(found.before, found.after)
     parts = [
         "\n".join([*_runs("A", found.before), *_runs("B", found.after)]),
@@ -114,16 +115,7 @@ def text(found: Diff, width: int | None = None, hint: str = "") -> str:
         _scopes(found, width, hint),
         _only("Only in B", found.new),
         _only("Only in A", found.gone),
-        "Groups, of a step\n"
-        + _tables.table(
-            _GROUPS,
-            _groups(found),
-            right=_GROUPS[1:],
-            optional=["imbalance", "change in waits"],
-            shorten={"group": "end"},
-            width=width,
-            hint=hint,
-        ),
+        _groups_table(found, width, hint),
         _confidence(found),
         "\n".join(_profiling("A", found.before) + _profiling("B", found.after)),
     ]
@@ -137,9 +129,9 @@ def markdown(found: Diff) -> str:
     parts = [
         f"### {sign} {verdict(found)}",
         *map(_escaped, [*_limits(found), *_slower_ranks(found), *_promise(found)]),
-        "\n".join(f"- not comparable: {_escaped(each)}" for each in _unlike(found)),
+        "\n".join(f"- {_UNJUDGED}: {_escaped(each)}" for each in _unlike(found)),
         "\n".join(f"- {_escaped(_check(check, math.inf))}" for check in found.checks),
-        _pipes(_SCOPES, _rows(found.scopes[:_LISTED]), _NUMBERS),
+        _pipes(_SCOPES, _rows(found.scopes[:_LISTED]), _NUMBERS) if found.scopes else "",
         *(
             f"{title}: "
             + ", ".join(
@@ -149,7 +141,7 @@ def markdown(found: Diff) -> str:
             for title, only in (("Only in B", found.new), ("Only in A", found.gone))
             if only
         ),
-        _pipes(_GROUPS, _groups(found), _GROUPS[1:]),
+        _pipes(_GROUPS, _groups(found), _GROUPS[1:]) if found.groups else "",
         _pipes(
             ["different", "A", "B"],
             [[each.what, each.before, each.after] for each in different],
@@ -169,26 +161,14 @@ def markdown(found: Diff) -> str:
 
 
 def _runs(side: str, found: Sequence[Summary], width: float | None = None) -> list[str]:
-    lines = []
-    for run in found:
-        left = [
-            f"{number} {word}"
-            for number, word in (
-                (run.steps.warm_up, "warm-up"),
-                (run.steps.disturbed, "captured or slowed by a window"),
-                (run.steps.incomplete, "incomplete"),
-            )
-            if number
-        ]
-        without = f"; left out: {', '.join(left)}" if left else ""
-        lines.append(
-            _wrapped(
-                f"{side}: {run.run}: {run.steps.used} of {run.steps.all} steps, worth "
-                f"{run.seconds.effective:.0f} independent ones{without}",
-                width,
-            )
+    return [
+        _wrapped(
+            f"{side}: {run.run}: {run.steps.used} of {run.steps.all} steps, worth "
+            f"{run.seconds.effective:.0f} independent ones{left_out(run)}",
+            width,
         )
-    return lines
+        for run in found
+    ]
 
 
 def _wrapped(line: str, width: float | None = None) -> str:
@@ -255,8 +235,8 @@ def _slower_ranks(found: Diff) -> list[str]:
     """The ranks that have become slower, one a line."""
     shown = [
         f"Slower rank: {each.worker}: {duration(each.change.before)} to "
-        f"{duration(each.change.after)} a step ({percent(each.change.ratio)}); to the other ranks "
-        f"{percent(each.to_others.ratio)} ({interval(each.to_others)}); most in {each.scope}"
+        f"{duration(each.change.after)} a step ({percent(each.change.ratio)})"
+        f"{_to_others(each.to_others)}; most in {each.scope}"
         for each in found.slower_ranks[:_NAMED]
     ]
     more = len(found.slower_ranks) - len(shown)
@@ -300,15 +280,16 @@ def _worst(found: Sequence[Failure]) -> str:
     more = f"; and {others} more" if others > 0 else ""
     where = " ".join(filter(None, (named.worker or named.group, named.scope)))
     change = named.change
-    to_others = (
-        f"; to the other ranks {percent(named.to_others.ratio)} ({interval(named.to_others)})"
-        if named.to_others
-        else ""
-    )
     return (
         f"{where} {percent(change.ratio)} ({interval(change)}), "
-        f"{duration(change.before)} to {duration(change.after)}{to_others}{more}"
+        f"{duration(change.before)} to {duration(change.after)}{_to_others(named.to_others)}{more}"
     )
+
+
+def _to_others(change: Change | None) -> str:
+    if change is None:
+        return ""
+    return f"; relative to the other ranks {percent(change.ratio)} ({interval(change)})"
 
 
 def percent(ratio: float) -> str:
@@ -403,6 +384,20 @@ def _only(title: str, scopes: Sequence[OneSided]) -> str:
     return "\n".join([f"{title} (per step)", *lines, *more])
 
 
+def _groups_table(found: Diff, width: int | None, hint: str) -> str:
+    if not found.groups:
+        return ""
+    return "Groups, of a step\n" + _tables.table(
+        _GROUPS,
+        _groups(found),
+        right=_GROUPS[1:],
+        optional=["imbalance", "change in waits"],
+        shorten={"group": "end"},
+        width=width,
+        hint=hint,
+    )
+
+
 def _groups(found: Diff) -> list[list[str]]:
     return [
         [
@@ -427,9 +422,9 @@ def _spread(found: Diff) -> str:
     if max(len(found.before), len(found.after)) >= MEASURED:
         return "Spread between equal runs: measured in the baseline."
     return (
-        f"Equal runs differ by more than their steps tell, here taken as "
-        f"{100 * USUAL_SPREAD:.1f} %; three runs measure it: gpuprof baseline RUN RUN RUN -o FILE, "
-        "then gpuprof diff --baseline FILE RUN."
+        f"Equal runs differ by more than their steps show; {100 * USUAL_SPREAD:.1f} % is assumed. "
+        "Three runs measure it: gpuprof baseline RUN RUN RUN -o FILE, then gpuprof diff --baseline "
+        "FILE RUN."
     )
 
 

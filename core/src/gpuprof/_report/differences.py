@@ -11,6 +11,7 @@ from gpuprof._analysis.summary import Reports, Summary
 from gpuprof._artifacts.formats import Setup
 from gpuprof.errors import ConfigError
 
+_NODES = "names of nodes"
 _WHERE_FILES_GO = ("output_dir", "working_dir")
 
 
@@ -47,25 +48,24 @@ def refuse(differences: Sequence[Difference]) -> None:
 
 def differences(before: Sequence[Summary], after: Sequence[Summary]) -> list[Difference]:
     """What differs beside times: settings and versions first, what the runs left last."""
-    found = []
-    sides = [
-        [dict(_facts(run.setup)) if run.setup else {} for run in side] for side in (before, after)
-    ]
-    for what in dict.fromkeys(name for side in sides for facts in side for name in facts):
-        texts = [" or ".join(dict.fromkeys(f.get(what, "not set") for f in side)) for side in sides]
-        if texts[0] != texts[1]:
-            found.append(Difference(what, texts[0], texts[1], what != "names of nodes"))
-    sizes = [" or ".join(dict.fromkeys(map(_sizes, side))) for side in (before, after)]
-    if sizes[0] != sizes[1]:
-        found.append(Difference("ranks", sizes[0], sizes[1]))
-    reports = [", ".join(_reports(run.reports) for run in side) for side in (before, after)]
-    if reports[0] != reports[1] and len(before) == len(after):
-        found.append(Difference("reports", reports[0], reports[1], matters=False))
-    return found
+    sides = [[_about(run) for run in side] for side in (before, after)]
+    different = []
+    for what in dict.fromkeys(what for side in sides for about in side for what in about):
+        old, new = (" or ".join(dict.fromkeys(a.get(what, "not set") for a in s)) for s in sides)
+        if old != new:
+            different.append(Difference(what, old, new, matters=what != _NODES))
+    old, new = (", ".join(_reports(run.reports) for run in side) for side in (before, after))
+    if old != new and len(before) == len(after):
+        different.append(Difference("reports", old, new, matters=False))
+    return different
 
 
-def _sizes(run: Summary) -> str:
-    return ", ".join(f"{len(group.workers)} {name}" for name, group in run.groups.items())
+def _about(run: Summary) -> dict[str, str]:
+    about = dict(_facts(run.setup)) if run.setup else {}
+    about["ranks"] = ", ".join(f"{len(g.workers)} {name}" for name, g in run.groups.items())
+    if run.round:
+        about["a step is a round of"] = run.round
+    return about
 
 
 def _reports(reports: Reports | None) -> str:
@@ -83,7 +83,7 @@ def _facts(setup: Setup) -> Iterator[tuple[str, str]]:
     counts = sorted((len(workers) for workers in setup["nodes"].values()), reverse=True)
     yield "workers on each node", ", ".join(map(str, counts)) or "none"
     yield "GPUs", "; ".join(sorted(map(_named, setup["gpus"].values()))) or "none"
-    yield "names of nodes", ", ".join(setup["nodes"]) or "none"
+    yield _NODES, ", ".join(setup["nodes"]) or "none"
 
 
 def _named(gpus: Sequence[str]) -> str:
