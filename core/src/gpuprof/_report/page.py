@@ -315,28 +315,23 @@ def _gantt(run: Run, explainer: Explainer | None, bars: Sequence[int]) -> _Secti
     if explainer is None:
         return {"why": "No critical path: no step counts."}
     order, why = _order(run, explainer, bars)
-    names: dict[int, int] = {}
+    places: dict[int, str] = {}
     steps: dict[int, _Section] = {}
     size = 0
     for at in order:
         section = _step(run, explainer, at, why.get(at, "chosen"))
-        count = len(names)
-        _number_places(section, names)
-        new_places = list(names)[count:]
-        size += len(json.dumps(section)) + sum(
-            len(_cut(run.places[number].path)) for number in new_places
-        )
+        new = {place: _cut(run.places[place].path) for place in _places(section) - places.keys()}
+        size += len(json.dumps(section)) + sum(map(len, new.values()))
         if size > _LARGEST_DRAWN and at not in why:
-            for number in new_places:
-                del names[number]
             break
+        places.update(new)
         steps[at] = section
     positions = sorted(steps)
     return {
         "at": positions,
         "steps": [steps[at] for at in positions],
-        "places": [_cut(run.places[place].path) for place in names],
-        "waits": [bool(run.waiting_places[place]) for place in names],
+        "places": places,
+        "waits": {place: bool(run.waiting_places[place]) for place in places},
         "kinds": _KINDS,
         "all": len(run.steps),
     }
@@ -405,16 +400,12 @@ def _step(run: Run, explainer: Explainer, at: int, why: str) -> _Section:
     }
 
 
-def _number_places(step: _Section, names: dict[int, int]) -> None:
-    """Replace the run's numbers of places by those of the page's own list; -1 stays."""
-    lists = [(step["stretches"], 5, 1)]
-    lists += [(row["spans"], 4, 0) for row in step["rows"]]
-    lists += [(row["folds"], 6, 0) for row in step["rows"]]
-    for numbers, width, column in lists:
-        for position in range(column, len(numbers), width):
-            place = numbers[position]
-            if place >= 0:
-                numbers[position] = names.setdefault(place, len(names))
+def _places(step: _Section) -> set[int]:
+    """The places in a step, by their numbers in the run; -1 is none."""
+    numbers = set(step["stretches"][1::5])
+    for row in step["rows"]:
+        numbers.update(row["spans"][::4], row["folds"][::6])
+    return numbers - {-1}
 
 
 # Workers and places

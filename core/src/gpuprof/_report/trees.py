@@ -208,9 +208,7 @@ def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "")
             [list(row.values()) for row in rows],
             right=headers[1:],
             optional=_LEFT_OUT,
-            shorten={"name": "end", "slowest": "start"}
-            if "slowest" in headers
-            else {"name": "end"},
+            shorten={"name": "end", "slowest": "start"},
             width=width,
             hint=hint,
         )
