@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shlex
@@ -268,15 +269,14 @@ def shell_line(config: Config, place: Place) -> str:
     """
     run = f"plan-{os.getpid()}"
     planner = Planner(config, run, config.working_dir)
-    row = planner.worker(
-        place.group, place.rank, interpreter=(sys.executable,), has_gpu=bool(place.gpus), tool=None
+    python, has_gpu = (sys.executable,), bool(place.gpus)
+    plan = functools.partial(
+        planner.worker, place.group, place.rank, interpreter=python, has_gpu=has_gpu
     )
+    row = plan()
     if not row.wrapped:
         raise ConfigError(f"{row.worker.name}: no command is put in front of it: {row.reason}")
-    tool = planner.check_tool()
-    row = planner.worker(
-        place.group, place.rank, interpreter=(sys.executable,), has_gpu=bool(place.gpus), tool=tool
-    )
+    row = plan(tool=planner.check_tool())
     # What notes the exit code is for the shim, which is not there.
     row = attrs.evolve(row, command=tuple(word for word in row.command if word != KEEP_EXIT_CODE))
     row = _filled(
