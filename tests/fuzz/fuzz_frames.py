@@ -99,7 +99,7 @@ def check(channel: Channel) -> None:
         answer = {"number": told["number"], "problem": None, "window": window}
         worker.sendall(json.dumps(answer).encode() + b"\n")
         assert request.wait(SECONDS), "the worker's answer has not arrived"
-        assert "open" == request.entries["W-0"]["state"]
+        assert (None, window) == request.answers["W-0"]
         channel.forget(request)
     wait_until(lambda: "W-0" not in channel.connected(), "the worker is gone")
 

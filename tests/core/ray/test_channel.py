@@ -33,7 +33,7 @@ def test_a_worker_whose_connection_has_ended_does_not_keep_a_close_waiting(
     """The driver answers for it at once, without waiting for the deadline."""
     request = channel.post("close", {"A-0": Window(1, 2, 3)}, 120)
     assert request.wait(30)
-    assert {"A-0": ENDED} == request.answers
+    assert {"A-0": (ENDED, None)} == request.answers
 
 
 def test_a_worker_that_is_not_connected_may_still_open(channel: Channel) -> None:

@@ -79,7 +79,7 @@ def test_a_driver_is_told_where_windows_open(
     session = make()
     answers: list[Any] = []
     monkeypatch.setattr(_listener, "send", lambda _, answer: answers.append(answer))
-    order: Any = {"kind": "open", "window": 1, "start": 2, "stop": 3, "expiry": 1e12, "number": 7}
+    order: Any = {"kind": "open", "window": (1, 2, 3), "expiry": 1e12, "number": 7}
     connection: Any = None
     _listener._obey(session, connection, order)
     problem = (

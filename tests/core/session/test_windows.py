@@ -65,7 +65,7 @@ class Transitions(RuleBasedStateMachine):
     def begin_closing(self, fails: bool) -> None:
         if fails and self.worker.current is not None:
             self.worker.blame(self.worker.current, "the backend failed")
-        self.worker.begin_closing(1.5)
+        self.worker.begin_closing()
 
     @rule()
     def end(self) -> None:

@@ -6,7 +6,6 @@ All of it runs on the control thread.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -47,7 +46,6 @@ class Capture:
         self._hooks = hooks
         self._on_fault = on_fault
         self._faulty: set[str] = set()
-        self._started = 0.0
 
     def start(self, window: Window) -> str | None:
         """Open a window, once. Returns what went wrong."""
@@ -62,7 +60,6 @@ class Capture:
                 start()
             except Exception as error:
                 windows.blame(window, self._fault(name, error))
-        self._started = time.perf_counter()
         if self.faulted:
             self.stop(window.number)
         else:
@@ -77,7 +74,7 @@ class Capture:
         if window is None or window.number != number or entry is None:
             return windows.problem(number)
         set_range_opener(None)
-        windows.begin_closing(time.perf_counter() - self._started)
+        windows.begin_closing()
         stops = list(self._hooks.each("stop_capture", worker=self.worker, window=window))
         for name, stop in reversed(stops):
             try:

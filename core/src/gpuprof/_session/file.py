@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
+
+import attrs
 
 from gpuprof._session.environment import Environment
 from gpuprof.backend.types import Window
@@ -132,14 +134,7 @@ class SessionFile(TreeEntry):
 
 def place_of(window: Window) -> WindowPlace:
     """Which window it is, in JSON types."""
-    return {
-        "number": window.number,
-        "label": window.label,
-        "start": window.start,
-        "stop": window.stop,
-        "scope": window.scope,
-        "occurrence": window.occurrence,
-    }
+    return cast(WindowPlace, {"label": window.label, **attrs.asdict(window)})
 
 
 def window_of(place: WindowPlace) -> Window:

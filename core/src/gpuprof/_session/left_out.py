@@ -61,18 +61,15 @@ class LeftOut:
         self._over: set[int] = set()
 
     def expect(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Add captured steps, as half-open ranges."""
-        if not self.captured.all:
-            self.captured.add(Window(0, start, stop) for start, stop in ranges)
-            return
+        """Add captured steps, as half-open ranges that do not overlap each other."""
+        known, gaps = self.captured.ranges, []
         for start, stop in ranges:
-            gaps = []
-            for known in self.captured.all:
-                if known.start is not None and known.stop is not None and start < known.stop:
-                    gaps.append((start, min(known.start, stop)))
-                    start = known.stop
+            for known_start, known_stop in known:
+                if start < known_stop:
+                    gaps.append((start, min(known_start, stop)))
+                    start = known_stop
             gaps.append((start, stop))
-            self.captured.add(Window(0, *gap) for gap in gaps if gap[0] < gap[1])
+        self.captured.add(Window(0, *gap) for gap in gaps if gap[0] < gap[1])
 
     def begin_step(self, number: int) -> bool:
         """Begin a step that this process counts, and return whether it is new."""
@@ -116,26 +113,24 @@ class LeftOut:
                 error,
             )
 
-    def trees(self, device: DeviceReading = "known") -> tuple[Timing, Timing | None]:
-        """The tree of the ordinary steps, and that of the steps left out, if any.
-
-        Args:
-            device: which GPU times to read first; see `Timing.to_dict`.
-        """
-        return self._parts.trees(device)
-
     def entry(
         self,
         device: DeviceReading = "known",
         whole_life: bool = False,
         totals: TotalsEntry | None = None,
     ) -> TreeEntry:
-        """Both trees in JSON types."""
+        """The tree of the ordinary steps, and that of the steps left out, in JSON types.
+
+        Args:
+            device: which GPU times to read first; see `Timing.to_dict`.
+            whole_life: see `TreeEntry`.
+            totals: what the steps add up to.
+        """
         if not self.steps and self._whole:  # as in most processes
             timing, apart = self._timing.to_dict(device), None
         else:
-            clean, left_out = self.trees(device)
-            timing, apart = clean.to_dict(), left_out.to_dict() if left_out else None
+            ordinary, left_out = self._parts.trees(device)
+            timing, apart = ordinary.to_dict(), left_out.to_dict() if left_out else None
         entry: TreeEntry = {
             "timing": timing,
             "while_profiling": apart,

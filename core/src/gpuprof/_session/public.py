@@ -343,7 +343,7 @@ class _Step(AbstractContextManager[None]):
         if self._window.stop == self._number + 1 and session.held is not None:
             self._edges += _close_held(session)
         # discrete windows open and close within the step
-        if kind is None and not session.discrete:
+        if kind is None and not session.row["discrete"]:
             session.step_times.add(seconds, "captured" if self._inside else "left out", self._edges)
 
 

@@ -69,7 +69,6 @@ class Session:
         running: the innermost such step that is in a window and has not ended.
         held: the window that a step has asked for and must close; the driver closes its own.
         left_out: the steps that profiling slows, here or elsewhere.
-        captures: whether windows can be opened here.
         step_times: what those steps took.
         totals: what the attributes of its steps add up to.
         ledger: when its scopes began and ended; ``None`` if that is switched off.
@@ -118,14 +117,16 @@ class Session:
         # of a child process that is in the report of its worker's whole life
         self._worker = worker_of(row) if self.child and _behind_profiler(row) else None
         if not self.child and self.row["profiled"]:
-            self._prepare()
+            if self.row.get("unwrapped"):
+                log().warning("%s is not profiled: %s", self.name, self.row["unwrapped"])
+            else:
+                self._prepare()
         if not self.child and row.get("orders"):
             self._arm(row["orders"])
-        self.captures = self._capture is not None and not self.row.get("unwrapped")
         self._instruments: list[Instrument] = []
         self._step_at: StepAt | None = None
         self.outside: AbstractContextManager[None] = (
-            StepOutside(self.step_times) if self.captures else nullcontext()
+            nullcontext() if self._capture is None else StepOutside(self.step_times)
         )
         self.ledger = self._make_ledger()
         self._control = ControlThread(
@@ -160,7 +161,7 @@ class Session:
             )
         if self._worker is not None:
             self._open_ranges(self._worker)
-        if not self.child and self.captures and self._capture and self._capture.worker.lifetime:
+        if self._capture is not None and self._capture.worker.lifetime:
             # Its report comes only when it ends, and nobody else knows where it runs.
             log().info(
                 "%s is profiled for its whole life: node %s, process %d",
@@ -219,11 +220,6 @@ class Session:
     def _note_window(self, window: Window, state: str) -> None:
         if self.ledger is not None:
             self.ledger.event("window", number=window.number, label=window.label, state=state)
-
-    @property
-    def discrete(self) -> bool:
-        """Whether each scope inside a planned window is a window of its own."""
-        return self._discrete is not None
 
     def open(self, number: int, expiry: float = float("inf")) -> str | None:
         """Open a window, once. Waits for the control thread.
@@ -402,8 +398,7 @@ class Session:
                 f"{row['backend']} records the thread that opens its window; mark the steps in the "
                 "worker, with gpuprof.step"
             )
-        if not row.get("unwrapped"):
-            self.windows.planned.add(worker.windows)
+        self.windows.planned.add(worker.windows)
         captured = Windows(note=self._note_window) if worker.discrete else self.windows
         self._capture = Capture(worker, hooks, self._fault, captured)
         if worker.discrete:
@@ -415,17 +410,14 @@ class Session:
                 row["max_windows"],
                 self._spent,
             )
-        if row.get("unwrapped"):
-            log().warning("%s is not profiled: %s", self.name, row["unwrapped"])
 
     def _arm(self, orders: str) -> None:
         from gpuprof._session.armed import ArmedWindows
 
         row = self.row
-        mine = self._capture is not None and not row.get("unwrapped")
         self._armed = ArmedWindows(
             orders,
-            (row["group"], row["rank"]) if mine else None,
+            None if self._capture is None else (row["group"], row["rank"]),
             row.get("continuous", False),
             self.windows.planned,
             self.left_out.expect,
@@ -466,14 +458,15 @@ class Session:
 
     def _refuse(self, number: int, reason: str) -> str:
         window = self.windows.planned.numbered(number)
-        if window is not None and self.captures:
+        if window is not None:
             self.windows.refuse(window, reason)
         return reason
 
     def _do_open(self, number: int, expiry: float) -> str | None:
         capture, windows = self._capture, self.windows
-        if capture is None or not self.captures or capture.faulted:
-            return self._refuse(number, "; ".join(self.faults)) or self.row.get("unwrapped")
+        if capture is None or capture.faulted:
+            reason = "; ".join(self.faults) or self.row.get("unwrapped")
+            return self._refuse(number, reason) if reason else None
         window = windows.planned.numbered(number)
         if window is None:
             return f"{self.name}: unknown window {number}"

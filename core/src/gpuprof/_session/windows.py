@@ -70,6 +70,11 @@ class StepWindows:
         """The windows that have steps, by their first step."""
         return tuple(self._table[1])
 
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """The steps of the windows, as half-open ranges."""
+        return [(w.start, w.stop) for w in self.all if w.start is not None and w.stop is not None]
+
     def at(self, step: int) -> Window | None:
         """The window that contains `step`."""
         starts, windows = self._table
@@ -101,7 +106,7 @@ class Windows:
     >>> windows = Windows([Window(1, 3, 4)])
     >>> windows.begin(Window(1, 3, 4)), windows.state(1), windows.current.label
     (True, 'opening', 'step-3')
-    >>> windows.opened(), windows.begin_closing(0.5), windows.end(), windows.state(1)
+    >>> windows.opened(), windows.begin_closing(), windows.end(), windows.state(1)
     (None, None, None, 'closed')
     """
 
@@ -114,6 +119,7 @@ class Windows:
         self.current: Window | None = None
         self._entries: dict[int, WindowEntry] = {}
         self._note = note
+        self._since = 0.0
 
     @property
     def entries(self) -> list[WindowEntry]:
@@ -148,8 +154,11 @@ class Windows:
 
     def refuse(self, window: Window, reason: str) -> None:
         """Do not open a window."""
-        if self._move(window, "refused"):
-            self.blame(window, reason)
+        self._move(window, "refused", reason)
+
+    def fail(self, window: Window, reason: str) -> None:
+        """A window did not open, or nobody knows what has become of it."""
+        self._move(window, "failed", reason)
 
     def begin(self, window: Window) -> bool:
         """Begin to open a window, unless another one is open. Returns whether it has begun."""
@@ -157,33 +166,21 @@ class Windows:
 
     def opened(self) -> None:
         """The profiler has opened the current window."""
-        if self.current is not None:
-            self._move(self.current, "open")
+        self._advance("open")
 
     def blame(self, window: Window, reason: str) -> None:
         """Note what went wrong with a window. What fails first is the cause."""
         entry = self._entries[window.number]
         entry["error"] = entry["error"] or reason
 
-    def begin_closing(self, seconds: float | None = None) -> None:
-        """Begin to close the current window.
-
-        Args:
-            seconds: for which it has recorded.
-        """
-        if self.current is not None and self._move(self.current, "closing"):
-            self._entries[self.current.number]["seconds"] = seconds
+    def begin_closing(self) -> None:
+        """Begin to close the current window."""
+        self._advance("closing")
 
     def end(self) -> None:
-        """The profiler has closed the current window, or failed to."""
-        if self.current is not None:
-            error = self._entries[self.current.number]["error"]
-            self._move(self.current, "failed" if error else "closed")
-
-    def fail(self, window: Window, reason: str) -> None:
-        """A window did not open, or nobody knows what has become of it."""
-        if self._move(window, "failed"):
-            self.blame(window, reason)
+        """The profiler has closed the current window, or failed to open or close it."""
+        error = self.current is not None and self._entries[self.current.number]["error"]
+        self._advance("failed" if error else "closed")
 
     def take(self, window: Window, entry: WindowEntry) -> None:
         """Copy what a worker says of its window. A restarted worker begins anew."""
@@ -191,15 +188,23 @@ class Windows:
             self._entries[window.number] = entry
             self._set_current(window, entry["state"])
 
-    def _move(self, window: Window, state: WindowState) -> bool:
+    def _advance(self, state: WindowState) -> None:
+        if self.current is not None:
+            self._move(self.current, state)
+
+    def _move(self, window: Window, state: WindowState, error: str | None = None) -> bool:
         entry = self._entries.get(window.number) or _planned(window)
         if state not in _NEXT[entry["state"]]:
             return False
         if state == "opening":
             entry["opened"] = time.time()
+        elif state == "closing":
+            entry["seconds"] = time.perf_counter() - self._since
         elif state in ("closed", "failed") and entry["opened"] is not None:
             entry["closed"] = time.time()
-        entry["state"] = state
+        if state in ("opening", "open"):
+            self._since = time.perf_counter()
+        entry["state"], entry["error"] = state, entry["error"] or error
         self._entries[window.number] = entry
         self._set_current(window, state)
         if entry["opened"] is not None:

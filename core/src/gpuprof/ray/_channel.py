@@ -70,23 +70,20 @@ class Request:
         kind: ``open`` or ``close``.
         windows: the window by worker.
         expiry: seconds since the epoch, after which opening is too late.
-        answers: what went wrong, or ``None``, by the workers that have answered.
-        entries: what has become of the window, by those of them that know.
+        answers: by worker, what went wrong, or ``None``, and what has become of the window, if the
+            worker knows.
     """
 
     kind: Literal["open", "close"]
     windows: dict[str, Window]
     expiry: float
     number: int = attrs.field(factory=itertools.count(1).__next__, init=False)
-    answers: dict[str, str | None] = attrs.field(factory=dict)
-    entries: dict[str, WindowEntry] = attrs.field(factory=dict)
+    answers: dict[str, tuple[str | None, WindowEntry | None]] = attrs.field(factory=dict)
     _done: threading.Event = attrs.field(factory=threading.Event)
 
     def answer(self, worker: str, problem: str | None, entry: WindowEntry | None = None) -> None:
         """Record an answer; only a worker's first one counts."""
-        if entry is not None and worker not in self.answers:
-            self.entries[worker] = entry
-        self.answers.setdefault(worker, problem)
+        self.answers.setdefault(worker, (problem, entry))
         if len(self.answers) == len(self.windows):
             self._done.set()
 
@@ -271,9 +268,7 @@ class Channel:
             "number": request.number,
             "kind": request.kind,
             "expiry": request.expiry,
-            "window": window.number,
-            "start": window.start,
-            "stop": window.stop,
+            "window": (window.number, window.start, window.stop),
         }
         self._connections[worker].write(json.dumps(message).encode() + b"\n")
 

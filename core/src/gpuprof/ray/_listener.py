@@ -106,25 +106,24 @@ def _tell_time(connection: socket.socket, question: ClockQuestion, received: int
 def _obey(
     session: Session, connection: socket.socket, message: Message | StepNote | FlushNote
 ) -> None:
-    answer: Answer
+    answer: Answer = {"number": STEP, "problem": None, "window": None}
     if message["kind"] == "flush":
         if message["last"]:
             session.end_ledger()
         elif session.ledger is not None:
             session.ledger.drain()
         session.write()
-        answer = {"number": STEP, "problem": None, "window": None}
     elif message["kind"] == "step":
         session.left_out.driven = True
         if message["withdrawn"]:
             session.left_out.withdraw()
         else:
             session.left_out.mark(message["left_out"])
-        answer = {"number": STEP, "problem": None, "window": None}
     else:
-        number, windows = message["window"], session.windows
-        if windows.planned.numbered(number) is None:  # an order's
-            windows.planned.add([Window(number, message["start"], message["stop"])])
+        window, planned = Window(*message["window"]), session.windows.planned
+        number = window.number
+        if planned.numbered(number) is None:  # an order's
+            planned.add([window])
         problem = session.refuses_orders or (
             session.open(number, message["expiry"])
             if message["kind"] == "open"
@@ -133,7 +132,7 @@ def _obey(
         answer = {
             "number": message["number"],
             "problem": problem,
-            "window": windows.entry(number),
+            "window": session.windows.entry(number),
         }
     with contextlib.suppress(OSError):
         send(connection, answer)

@@ -149,18 +149,13 @@ class WindowControl:
             self._ask(name, window)
         problems += _sentences(self._tell("open", to_open, OPEN_DEADLINE))
         if windows and all(map(self._is_refused, windows, windows.values())):
-            self._withdraw()
+            self._left_out.withdraw()
+            if not self._left_out.active:
+                self._channel.tell_step(False, _STEP_DEADLINE, withdrawn=True)
         return problems
 
     def _is_refused(self, name: str, window: Window) -> bool:
         return self._windows[name].state(window.number) == "refused"
-
-    def _withdraw(self) -> None:
-        """No worker captures the step after all."""
-        before = self._left_out.active
-        self._left_out.withdraw()
-        if before != self._left_out.active:
-            self._channel.tell_step(False, _STEP_DEADLINE, withdrawn=True)
 
     def _ask(self, name: str, window: Window) -> None:
         self._held[name] = window
@@ -246,14 +241,7 @@ class WindowControl:
             planned = windows.planned.all
             if planned not in self._plans:
                 self._plans[planned] = (windows.planned, [])
-                pairs = ((window.start, window.stop) for window in planned)
-                self._left_out.expect(
-                    Integers.merged(
-                        (start, stop)
-                        for start, stop in pairs
-                        if start is not None and stop is not None
-                    ).ranges
-                )
+                self._left_out.expect(Integers.merged(windows.planned.ranges).ranges)
             windows.planned, members = self._plans[planned]
             members.append(name)
 
@@ -305,17 +293,15 @@ class WindowControl:
                 _answer_for_the_dead(request, reference, starting.pop(reference))
         self._channel.forget(request)
         self.edges += time.monotonic() - began
-        answers, entries = dict(request.answers), dict(request.entries)
-        problems = {name: problem for name, problem in answers.items() if problem}
-        late = sorted(set(windows) - set(answers))
-        problems |= {
-            name: f"did not {kind} its window {windows[name].label} within {deadline:.0f} s"
-            for name in late
-        }
-        for name, entry in entries.items():
-            self._windows[name].take(windows[name], entry)
-        for name, problem in problems.items():
-            self._windows[name].fail(windows[name], problem)
+        answers, problems = dict(request.answers), {}
+        for name, window in sorted(windows.items()):
+            late = f"did not {kind} its window {window.label} within {deadline:.0f} s"
+            problem, entry = answers.get(name, (late, None))
+            if entry is not None:
+                self._windows[name].take(window, entry)
+            if problem:
+                self._windows[name].fail(window, problem)
+                problems[name] = problem
         return problems
 
     def _start_session(self, name: str) -> Any:
@@ -387,9 +373,8 @@ class Firing:
         replanned, workers = {}, dict[tuple[Window, ...], list[str]]()
         for name, (worker, continuous) in self._armed.items():
             if order.selects(worker.group, worker.rank):
-                planned = StepWindows(self._control.planned(name))
-                added = order.add_to(planned, number, continuous)
-                replanned[name] = planned
+                replanned[name] = StepWindows(self._control.planned(name))
+                added = order.add_to(replanned[name], number, continuous)
                 workers.setdefault(added, []).append(name)
         self._control.replan(replanned)
         if not workers:

@@ -50,15 +50,13 @@ class Message(TypedDict):
     Keys:
         number: of the request.
         expiry: seconds since the epoch, after which opening is too late.
-        window: the window's number.
+        window: its number, first step, and the step after the last.
     """
 
     number: int
     kind: Literal["open", "close"]
     expiry: float
-    window: int
-    start: int | None
-    stop: int | None
+    window: tuple[int, int | None, int | None]
 
 
 STEP = 0
