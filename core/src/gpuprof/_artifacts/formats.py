@@ -10,13 +10,13 @@ from typing import Any, Literal, TypedDict, TypeVar
 
 from gpuprof._config.structure import Checker, shown
 from gpuprof._session.environment import Environment
-from gpuprof._session.file import WindowPlace
+from gpuprof._session.file import WindowEntry
 from gpuprof._shim.safe import LARGEST, UnsafeFile, load_json
 from gpuprof.errors import OutputError
 
 RUN_VERSION = 3
 RANK_VERSION = 1
-SETTLED_VERSION = 1
+SETTLED_VERSION = 2
 MANIFEST_VERSION = 3
 
 LARGEST_MANIFEST = 512 * 2**20
@@ -89,7 +89,7 @@ class Settled(TypedDict):
     version: int
     files: dict[str, list[str]]
     problems: list[str]
-    windows: list[WindowPlace]
+    windows: list[WindowEntry]
 
 
 class RowEntry(TypedDict):

@@ -21,7 +21,6 @@ from gpuprof._artifacts.formats import (
 )
 from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._session.environment import Environment
-from gpuprof._session.file import WindowPlace
 from gpuprof._shim.files import write_json
 from gpuprof._shim.safe import open_regular, refuse_holes
 
@@ -113,27 +112,23 @@ def _worker(start: Start) -> AboutFile:
 
 def reports(start: Start) -> Iterator[tuple[AboutFile, Sequence[str]]]:
     """Each window of a start, and its files."""
-    windows: Sequence[WindowPlace] = start.windows
+    entries = start.windows
     if start.session is None and start.settled is not None:
-        windows = start.settled["windows"]
-    entries = {entry["number"]: entry for entry in start.windows}
+        entries = start.settled["windows"]
     files_by_window = start.settled["files"] if start.settled else {}
-    for window in windows:
-        entry = entries.get(window["number"])
+    for entry in entries:
         about: AboutFile = {
             **_worker(start),
-            "window": window["label"],
-            "step": window["start"],
-            "steps_end": window["stop"],
-            "opened": entry["opened"] if entry else None,
-            "closed": entry["closed"] if entry else None,
-            "seconds": entry["seconds"] if entry else None,
+            "window": entry["label"],
+            "step": entry["start"],
+            "steps_end": entry["stop"],
+            "opened": entry["opened"],
+            "closed": entry["closed"],
+            "seconds": entry["seconds"],
             "tool_version": start.tool["tool_version"] if start.tool else None,
         }
-        file_names = (
-            files_by_window.get(str(window["number"])) or (entry["files"] if entry else ()) or ()
-        )
-        yield about, [*file_names, *(entry["extras"] if entry else ())]
+        file_names = files_by_window.get(str(entry["number"])) or entry["files"] or ()
+        yield about, [*file_names, *entry["extras"]]
 
 
 def setup(beginning: RunFile, records: Iterable[NodeRecord]) -> Setup:

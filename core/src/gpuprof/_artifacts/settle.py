@@ -13,7 +13,7 @@ from gpuprof._artifacts.formats import SETTLED_VERSION, Settled
 from gpuprof._artifacts.records import NodeRecord, Start, read_node
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
-from gpuprof._session.file import place_of, window_of
+from gpuprof._session.file import WindowEntry, new_entry, window_of
 from gpuprof._shim.files import ToolStatus, file_size, is_full, write_json
 from gpuprof._shim.processes import process_start
 from gpuprof._shim.safe import load_json
@@ -165,7 +165,7 @@ def _settle(planner: Planner, plan: PlannedWorker, start: Start, record: NodeRec
         "files": {str(number): paths for number, paths in files.items()},
         "problems": problems,
         # a program without gpuprof has no session file that lists them
-        "windows": [place_of(window) for window in windows],
+        "windows": captured_entries(worker, start),
     }
     with contextlib.suppress(OSError):
         write_json(
@@ -204,7 +204,12 @@ def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:
 
 
 def captured_windows(worker: Worker, start: Start, failed: bool = False) -> tuple[Window, ...]:
-    """The windows that were opened, in that order.
+    """The windows that were opened, in that order; see `captured_entries`."""
+    return tuple(map(window_of, captured_entries(worker, start, failed)))
+
+
+def captured_entries(worker: Worker, start: Start, failed: bool = False) -> list[WindowEntry]:
+    """What is known of the windows that were opened, in that order.
 
     A worker that never used gpuprof has its whole-life window.
 
@@ -212,12 +217,11 @@ def captured_windows(worker: Worker, start: Start, failed: bool = False) -> tupl
         failed: include those that were refused or have failed.
     """
     if start.session is None:
-        return worker.windows if start.began and worker.lifetime and not worker.discrete else ()
-    return tuple(
-        window_of(entry)
-        for entry in start.windows
-        if failed or entry["state"] not in ("refused", "failed")
-    )
+        whole_life = start.began and worker.lifetime and not worker.discrete
+        return [new_entry(window) for window in worker.windows if whole_life]
+    return [
+        entry for entry in start.windows if failed or entry["state"] not in ("refused", "failed")
+    ]
 
 
 def stalled(scratch: str, note: str) -> bool:

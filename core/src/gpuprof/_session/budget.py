@@ -20,11 +20,11 @@ def used_bytes(directory: str) -> int:
     Args:
         directory: the run's, of this node.
     """
-    there = [
+    sizes = [
         naming.came_home(file) if naming.is_keeper(file.name) else file_size(file)
         for file in Path(directory).glob("*")
     ]
-    return sum(there) + sum(map(file_size, _temporary_files(directory)))
+    return sum(sizes) + sum(map(file_size, _temporary_files(directory)))
 
 
 def _temporary_files(directory: str) -> Iterator[str]:

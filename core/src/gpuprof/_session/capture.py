@@ -15,7 +15,7 @@ from gpuprof_timing import set_range_opener
 from gpuprof._session.file import window_of
 from gpuprof._session.windows import Windows
 from gpuprof.backend.boundary import Hooks
-from gpuprof.backend.types import Collected, Window, Worker
+from gpuprof.backend.types import Window, Worker
 
 OpenRange = Callable[[str, bool], AbstractContextManager[object]]
 
@@ -101,7 +101,7 @@ class Capture:
         if not implementations:
             return None
         function: Callable[..., Any] = implementations[-1].function
-        wanted = implementations[-1].argnames
+        argument_names = implementations[-1].argnames
         worker = self.worker
 
         def open_range(name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
@@ -114,11 +114,11 @@ class Capture:
                 "name": name,
                 "crosses_tasks": crosses_tasks or in_task(),
             }
-            return function(*[arguments[name] for name in wanted]) or nullcontext()
+            return function(*[arguments[name] for name in argument_names]) or nullcontext()
 
         return (
             open_range
-            if wanted == ("worker", "window", "name", "crosses_tasks")
+            if argument_names == ("worker", "window", "name", "crosses_tasks")
             else open_with_less
         )
 
@@ -129,17 +129,17 @@ class Capture:
     def _name_files(self) -> None:
         """Let the backend give its finished files their final names."""
         entries = self.windows.entries
-        arguments = {
-            "worker": self.worker,
-            "windows": tuple(window_of(entry) for entry in entries if not entry["error"]),
-            "files": {entry["number"]: entry["files"] for entry in entries if entry["files"]},
-            "ended": False,
-            "scratch": "",
-        }
+        windows = tuple(window_of(entry) for entry in entries if not entry["error"])
+        files = {entry["number"]: entry["files"] for entry in entries if entry["files"]}
+        collect_files = self._hooks.hook.collect_files
         try:
-            collected = self._hooks.hook.collect_files(**arguments) or Collected()
+            collected = collect_files(
+                worker=self.worker, windows=windows, files=files, ended=False, scratch=""
+            )
         except Exception as error:
             self._fault("backend", error)
+            return
+        if collected is None:
             return
         if collected.problem:
             self._fault("backend", RuntimeError(collected.problem))

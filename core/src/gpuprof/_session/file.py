@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict, cast
-
-import attrs
+from typing import Any, Literal, TypedDict
 
 from gpuprof._session.environment import Environment
 from gpuprof.backend.types import Window
@@ -17,21 +15,12 @@ WindowState = Literal[
 """Of a window: the profiler has it from ``opening`` to ``closing``, and the last three are ends."""
 
 
-class WindowPlace(TypedDict):
-    """Which window of the worker it is; see `gpuprof.backend.types.Window`."""
-
-    number: int
-    label: str
-    start: int | None
-    stop: int | None
-    scope: str | None
-    occurrence: int
-
-
-class WindowEntry(WindowPlace):
-    """A window that the session was told to open.
+class WindowEntry(TypedDict):
+    """A window, and what has become of it.
 
     Args:
+        number: which window of the worker it is, as `label` to `occurrence` are; see
+            `gpuprof.backend.types.Window`.
         opened: seconds since the epoch; ``None`` if the profiler was not asked to open it.
         closed: the same; ``None`` while it is open.
         seconds: how long it recorded, without what the profiler took to start and to stop.
@@ -40,6 +29,12 @@ class WindowEntry(WindowPlace):
         error: why it was not captured.
     """
 
+    number: int
+    label: str
+    start: int | None
+    stop: int | None
+    scope: str | None
+    occurrence: int
     state: WindowState
     opened: float | None
     closed: float | None
@@ -132,15 +127,29 @@ class SessionFile(TreeEntry):
     environment: Environment
 
 
-def place_of(window: Window) -> WindowPlace:
-    """Which window it is, in JSON types."""
-    return cast(WindowPlace, {"label": window.label, **attrs.asdict(window)})
+def new_entry(window: Window) -> WindowEntry:
+    """The entry of a window that nobody has asked for."""
+    return {
+        "number": window.number,
+        "label": window.label,
+        "start": window.start,
+        "stop": window.stop,
+        "scope": window.scope,
+        "occurrence": window.occurrence,
+        "state": "planned",
+        "opened": None,
+        "closed": None,
+        "seconds": None,
+        "files": None,
+        "extras": [],
+        "error": None,
+    }
 
 
-def window_of(place: WindowPlace) -> Window:
-    """The window that an entry tells of."""
+def window_of(entry: WindowEntry) -> Window:
+    """The window that an entry is about."""
     return Window(
-        place["number"], place["start"], place["stop"], place["scope"], place["occurrence"]
+        entry["number"], entry["start"], entry["stop"], entry["scope"], entry["occurrence"]
     )
 
 

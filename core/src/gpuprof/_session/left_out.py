@@ -62,9 +62,9 @@ class LeftOut:
 
     def expect(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Add captured steps, as half-open ranges that do not overlap each other."""
-        known, gaps = self.captured.ranges, []
+        earlier, gaps = self.captured.ranges, []
         for start, stop in ranges:
-            for known_start, known_stop in known:
+            for known_start, known_stop in earlier:
                 if start < known_stop:
                     gaps.append((start, min(known_start, stop)))
                     start = known_stop

@@ -205,16 +205,14 @@ class Orders:
             return early  # an unreachable file system, or a run that was cleaned up
         self._changed = changed
         self._seen.update(names)
-        found = early
+        orders = early
         for name in names:
             try:
-                found.append(_order(self._read(name), name))
+                orders.append(_order(self._read(name), name))
             except (OSError, ValueError, LookupError, TypeError, OverflowError) as error:
-                shown = os.fsencode(os.path.join(self._path, name)).decode(
-                    errors="backslashreplace"
-                )
-                log().warning("order %s is ignored: %s", shown, error)
-        return found
+                path = os.fsencode(os.path.join(self._path, name)).decode(errors="backslashreplace")
+                log().warning("order %s is ignored: %s", path, error)
+        return orders
 
     def agree(self, order: Order, first: int) -> int | None:
         """Agree with the other readers of this directory on an order's first step.

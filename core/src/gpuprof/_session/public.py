@@ -148,7 +148,7 @@ def _start() -> Session | None:
             return None
         if "rank_variable" in row:
             row["rank"] = int(os.environ[row["rank_variable"]])
-        made = Session(row, _timing)
+        own_session = Session(row, _timing)
     except Exception as error:
         from gpuprof._log import log
 
@@ -156,7 +156,7 @@ def _start() -> Session | None:
         log().warning("process %d runs without gpuprof: %s", os.getpid(), what)
         return None
     at_interpreter_end(_end)
-    return made
+    return own_session
 
 
 def step(number: int, /, **attributes: float) -> AbstractContextManager[object]:
@@ -178,8 +178,8 @@ def step(number: int, /, **attributes: float) -> AbstractContextManager[object]:
         return _NOT_PROFILED
     if _library_steps is not None:
         forget_library_steps()
-    marked = _step(here, number)
-    return here.totals.step(marked, attributes) if attributes else marked
+    context = _step(here, number)
+    return here.totals.step(context, attributes) if attributes else context
 
 
 def _step(here: Session, number: int) -> AbstractContextManager[object]:

@@ -351,11 +351,11 @@ class Session:
         try:
             backend = loading.load_backend(row["backend"], "backend")
             plugins = [(name, loading.load(name, "plugins", PLUGINS)) for name in row["plugins"]]
-            given = row.get("plugin_options", {})
+            values = row.get("plugin_options", {})
             options = {
-                name: structure(given[name], plugin.Options)
+                name: structure(values[name], plugin.Options)
                 for name, plugin in plugins
-                if name in given
+                if name in values
             }
             return backend, loading.make_hooks(
                 backend, structure(row["options"], backend.Options), plugins, options
@@ -373,11 +373,11 @@ class Session:
         from gpuprof._session.capture import Capture
         from gpuprof.backend import contract
 
-        made = self._make_hooks()
-        if made is None or contract.capability(made[0]) != "wraps":
+        parts = self._make_hooks()
+        if parts is None or contract.capability(parts[0]) != "wraps":
             self._worker = None
             return
-        opener = Capture(worker, made[1], self._fault).range_opener(worker.windows[0])
+        opener = Capture(worker, parts[1], self._fault).range_opener(worker.windows[0])
         # ranges that need `start_capture` first, as a backend's may, are the worker's alone
         set_range_opener(opener, lambda error: None)
 
@@ -387,10 +387,10 @@ class Session:
         from gpuprof.backend import contract
 
         row = self.row
-        made = self._make_hooks()
-        if made is None:
+        parts = self._make_hooks()
+        if parts is None:
             return
-        backend, hooks = made
+        backend, hooks = parts
         worker = attrs.evolve(worker_of(row), pid=str(self.pid))
         self._in_thread = contract.starts_in_thread(backend)
         if self._in_thread and not worker.lifetime:
@@ -570,8 +570,13 @@ def _finish_command(row: Row, name: str, pid: int) -> FinishCommand | None:
         return None
     from gpuprof._session.finish_command import FinishCommand
 
-    told = {"GROUP": row["group"], "RANK": str(row["rank"]), "PID": str(pid), "RUN": row["run"]}
-    return FinishCommand(command, name, directory(row), told)
+    variables = {
+        "GROUP": row["group"],
+        "RANK": str(row["rank"]),
+        "PID": str(pid),
+        "RUN": row["run"],
+    }
+    return FinishCommand(command, name, directory(row), variables)
 
 
 def _identify(row: Row) -> Row:

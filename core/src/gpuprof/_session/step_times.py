@@ -56,11 +56,6 @@ class StepTimes:
             self.outside += seconds
             self.count_outside += 1
 
-    def add_sums(self, sums: StepSums) -> None:
-        """Add those of another worker."""
-        for name, value in sums.items():
-            setattr(self, name, getattr(self, name) + value)
-
     def to_dict(self) -> StepSums:
         """The sums and counts, in types that JSON has."""
         return {

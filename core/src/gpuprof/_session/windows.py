@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-from gpuprof._session.file import WindowEntry, WindowState, place_of
+from gpuprof._session.file import WindowEntry, WindowState, new_entry
 from gpuprof.backend.types import Window
 
 BUSY: tuple[WindowState, ...] = ("opening", "open", "closing")
@@ -38,7 +38,6 @@ class StepWindows:
     """
 
     def __init__(self, windows: Iterable[Window] = ()) -> None:
-        self._by_number: dict[int, Window] = {}
         self._table: tuple[list[int], list[Window]] = ([], [])
         self.add(windows)
 
@@ -50,24 +49,22 @@ class StepWindows:
         starts, table = list(self._table[0]), list(self._table[1])
         added = []
         for window in windows:
-            start, stop = window.start, window.stop
-            if start is not None and stop is not None:
-                position = bisect_right(starts, start)
-                if (position and start in table[position - 1]) or (
-                    position < len(starts) and starts[position] < stop
-                ):
-                    continue
-                window = attrs.evolve(window, number=window.number or len(self._by_number) + 1)
-                starts.insert(position, start)
-                table.insert(position, window)
-            self._by_number[window.number] = window
+            start, stop = window.start or 0, window.stop or 0  # a whole life contains no step
+            position = bisect_right(starts, start)
+            if (position and start in table[position - 1]) or (
+                position < len(starts) and starts[position] < stop
+            ):
+                continue
+            window = attrs.evolve(window, number=window.number or len(table) + 1)
+            starts.insert(position, start)
+            table.insert(position, window)
             added.append(window)
         self._table = (starts, table)
         return tuple(added)
 
     @property
     def all(self) -> tuple[Window, ...]:
-        """The windows that have steps, by their first step."""
+        """The windows, by their first step."""
         return tuple(self._table[1])
 
     @property
@@ -83,7 +80,7 @@ class StepWindows:
 
     def numbered(self, number: int) -> Window | None:
         """The window with a number, from 1."""
-        return self._by_number.get(number)
+        return next((window for window in self.all if window.number == number), None)
 
 
 class Windows:
@@ -193,7 +190,7 @@ class Windows:
             self._move(self.current, state)
 
     def _move(self, window: Window, state: WindowState, error: str | None = None) -> bool:
-        entry = self._entries.get(window.number) or _planned(window)
+        entry = self._entries.get(window.number) or new_entry(window)
         if state not in _NEXT[entry["state"]]:
             return False
         if state == "opening":
@@ -216,16 +213,3 @@ class Windows:
             self.current = window
         elif self.is_open(window.number):
             self.current = None
-
-
-def _planned(window: Window) -> WindowEntry:
-    return {
-        **place_of(window),
-        "state": "planned",
-        "opened": None,
-        "closed": None,
-        "seconds": None,
-        "files": None,
-        "extras": [],
-        "error": None,
-    }

@@ -174,9 +174,9 @@ class Channel:
         self._tell_all({"kind": "flush", "last": last}, timeout)
 
     def _tell_all(self, note: StepNote | FlushNote, timeout: float) -> None:
-        heard = threading.Event()
-        self._loop.call_soon_threadsafe(self._tell, note, heard)
-        heard.wait(timeout)
+        acknowledged = threading.Event()
+        self._loop.call_soon_threadsafe(self._tell, note, acknowledged)
+        acknowledged.wait(timeout)
 
     def forget(self, request: Request) -> None:
         """Ignore further answers to a request."""
@@ -249,18 +249,18 @@ class Channel:
                 # a worker that connects later is a new start, without open windows
                 request.answer(worker, ENDED)
 
-    def _tell(self, note: StepNote | FlushNote, heard: threading.Event) -> None:
-        self._unheard = set(self._connections), heard
+    def _tell(self, note: StepNote | FlushNote, acknowledged: threading.Event) -> None:
+        self._unheard = set(self._connections), acknowledged
         for writer in self._connections.values():
             writer.write(json.dumps(note).encode() + b"\n")
         self._hear("")  # there may be nobody
 
     def _hear(self, worker: str) -> None:
         """Note that a worker has acknowledged what all were told, or has disconnected."""
-        workers, heard = self._unheard
+        workers, acknowledged = self._unheard
         workers.discard(worker)
         if not workers:
-            heard.set()
+            acknowledged.set()
 
     def _send(self, request: Request, worker: str) -> None:
         window = request.windows[worker]
@@ -342,18 +342,18 @@ class Channel:
                     self._send(request, worker)
             while line := await reader.readline():
                 answered = time.perf_counter_ns()
-                said = json.loads(line)
-                if "asked" in said:
+                message = json.loads(line)
+                if "asked" in message:
                     clock = self._clocks[worker]
-                    stamps: ClockAnswer = said
+                    stamps: ClockAnswer = message
                     self._answers.setdefault(clock, []).append(measure(clock, stamps, answered))
                     continue
-                answer: Answer = said
+                answer: Answer = message
                 if answer["number"] == STEP:
                     self._hear(worker)
-                asked = self._requests.get(answer["number"])
-                if asked is not None and worker in asked.windows:
-                    asked.answer(worker, answer["problem"], answer["window"])
+                match = self._requests.get(answer["number"])
+                if match is not None and worker in match.windows:
+                    match.answer(worker, answer["problem"], answer["window"])
         except (Exception, asyncio.CancelledError):
             # the worker has died, or a stranger does not know the protocol
             pass

@@ -247,7 +247,7 @@ class WindowControl:
 
     def _close(self, windows: dict[str, Window]) -> list[str]:
         # If opening failed, a failure to close is no news.
-        known = {
+        reported = {
             name for name, window in windows.items() if self._windows[name].problem(window.number)
         }
         for name in windows:
@@ -257,7 +257,7 @@ class WindowControl:
             {
                 name: problem
                 for name, problem in failed.items()
-                if name not in known
+                if name not in reported
                 # nor is the end of a worker the end of its whole-life window
                 and not (windows[name].start is None and problem == _channel.ENDED)
             }
