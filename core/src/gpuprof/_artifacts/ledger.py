@@ -439,27 +439,25 @@ def ledgers(directory: Path) -> tuple[list[Ledger], list[str]]:
     return readable, problems
 
 
-def align(all_ledgers: Sequence[Ledger]) -> None:
+def align(ledgers: Sequence[Ledger]) -> None:
     """Set each ledger's `offset` and `bound`, and take out its drift.
 
     Processes with the same clock differ by nothing. Other clocks follow what the driver has
     measured (events ``clock``), or else the marks at common barriers (events ``sync``), or else
     their wall clocks, whose error nobody knows. Run it once.
     """
-    if not all_ledgers:
+    if not ledgers:
         return
-    reference = min(all_ledgers, key=lambda ledger: ledger.header["role"] != "driver")
+    reference = min(ledgers, key=lambda ledger: ledger.header["role"] != "driver")
     base = reference.header["clock"]
-    epoch = _wall_offset([member for member in all_ledgers if member.header["clock"] == base])
-    for clock in dict.fromkeys(member.header["clock"] for member in all_ledgers):
-        those = [member for member in all_ledgers if member.header["clock"] == clock]
+    epoch = _wall_offset([member for member in ledgers if member.header["clock"] == base])
+    for clock in dict.fromkeys(member.header["clock"] for member in ledgers):
+        those = [member for member in ledgers if member.header["clock"] == clock]
         if clock == base:
             for member in those:
                 member.offset, member.bound = epoch, 0
             continue
-        measurements = _measured(all_ledgers, base, clock) or _synchronized(
-            all_ledgers, base, clock
-        )
+        measurements = _measured(ledgers, base, clock) or _synchronized(ledgers, base, clock)
         if not measurements:
             for member in those:
                 member.offset, member.bound = _wall_offset(those), None
@@ -472,9 +470,9 @@ def align(all_ledgers: Sequence[Ledger]) -> None:
             _straighten(member, line)
 
 
-def clock_notes(all_ledgers: Sequence[Ledger]) -> list[str]:
+def clock_notes(ledgers: Sequence[Ledger]) -> list[str]:
     """A sentence if times of some nodes cannot be compared with those of others."""
-    unknown = sorted({ledger.header["node"] for ledger in all_ledgers if ledger.bound is None})
+    unknown = sorted({ledger.header["node"] for ledger in ledgers if ledger.bound is None})
     if not unknown:
         return []
     sentence = (
@@ -562,11 +560,11 @@ def _best(points: Sequence[_Measured]) -> list[_Measured]:
     return list({point.at: point for point in points_to_keep}.values())
 
 
-def _measured(all_ledgers: Sequence[Ledger], base: str, clock: str) -> list[_Measured]:
+def _measured(ledgers: Sequence[Ledger], base: str, clock: str) -> list[_Measured]:
     """The driver's measurements of a clock."""
     return [
         _Measured(event["at"] - event["offset"], event["offset"], event["bound"])
-        for ledger in all_ledgers
+        for ledger in ledgers
         if ledger.header["clock"] == base
         for event in ledger.events
         if event["event"] == "clock"
@@ -576,9 +574,9 @@ def _measured(all_ledgers: Sequence[Ledger], base: str, clock: str) -> list[_Mea
     ]
 
 
-def _synchronized(all_ledgers: Sequence[Ledger], base: str, clock: str) -> list[_Measured]:
+def _synchronized(ledgers: Sequence[Ledger], base: str, clock: str) -> list[_Measured]:
     """A clock's offset from common barriers: no process leaves one before all have entered it."""
-    base_marks, clock_marks = _marks(all_ledgers, base), _marks(all_ledgers, clock)
+    base_marks, clock_marks = _marks(ledgers, base), _marks(ledgers, clock)
     points = []
     for key in base_marks.keys() & clock_marks.keys():
         (entered, left), (its_entered, its_left) = base_marks[key], clock_marks[key]
@@ -596,12 +594,10 @@ def _synchronized(all_ledgers: Sequence[Ledger], base: str, clock: str) -> list[
     return points if consistent and all(point.bound >= 0 for point in points) else []
 
 
-def _marks(
-    all_ledgers: Sequence[Ledger], clock: str
-) -> dict[tuple[str | None, int], tuple[int, int]]:
+def _marks(ledgers: Sequence[Ledger], clock: str) -> dict[tuple[str | None, int], tuple[int, int]]:
     """For each barrier of each start: when the last process entered it, and the first left it."""
     marks: dict[tuple[str | None, int], tuple[int, int]] = {}
-    for ledger in all_ledgers:
+    for ledger in ledgers:
         if ledger.header["clock"] != clock or ledger.header["role"] == "child":
             continue
         events = [event for event in ledger.events if event["event"] == "sync"]
@@ -613,11 +609,11 @@ def _marks(
     return marks
 
 
-def _wall_offset(all_ledgers: Sequence[Ledger]) -> int:
+def _wall_offset(ledgers: Sequence[Ledger]) -> int:
     """The usual offset from a monotonic clock to the wall clock, which may be set meanwhile."""
     walls: list[int] = [
         wall - monotonic
-        for ledger in all_ledgers
+        for ledger in ledgers
         for monotonic, wall in [
             (ledger.header["monotonic"], ledger.header["wall"]),
             *zip(ledger.clocks["monotonic"].tolist(), ledger.clocks["wall"].tolist(), strict=True),

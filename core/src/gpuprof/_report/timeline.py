@@ -16,8 +16,8 @@ import numpy as np
 
 from gpuprof._analysis.reading import found_rounds
 from gpuprof._analysis.run import Step as Round
-from gpuprof._artifacts import ledger as ledgers
-from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS, Ledger, Step
+from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS, Ledger, Step, clock_notes
+from gpuprof._artifacts.ledger import ledgers as read_ledgers
 from gpuprof._artifacts.places import Place
 from gpuprof._report.clock_check import clock_shift
 from gpuprof._report.perfetto import Extra, TraceWriter
@@ -76,10 +76,10 @@ def write(
         ConfigError: there is nothing to show, or no such step.
         OutputError: the file cannot be written.
     """
-    all_ledgers, problems = ledgers.ledgers(directory)
-    rounds = found_rounds(directory.name, all_ledgers)
-    begin, end = _interval(all_ledgers, rounds, first, last)
-    by_worker = {(ledger.header["node"], ledger.name): ledger for ledger in all_ledgers}
+    ledgers, problems = read_ledgers(directory)
+    rounds = found_rounds(directory.name, ledgers)
+    begin, end = _interval(ledgers, rounds, first, last)
+    by_worker = {(ledger.header["node"], ledger.name): ledger for ledger in ledgers}
 
     def wanted(place: Place | None, node: str) -> bool:
         """Whether a report may contain a part of the interval."""
@@ -93,14 +93,14 @@ def write(
         return first_moment <= end and last_moment >= begin
 
     reports, broken = recorded(directory, wanted)
-    timeline = Timeline(output, notes=ledgers.clock_notes(all_ledgers), problems=problems + broken)
-    if not all_ledgers and not reports:
+    timeline = Timeline(output, notes=clock_notes(ledgers), problems=problems + broken)
+    if not ledgers and not reports:
         nothing = "no ledger, and no report that an installed backend can read"
         raise ConfigError([f"{directory}: nothing to show: {nothing}", *timeline.problems])
     try:
         with replacing(output) as archive, gzip.open(archive, "wb", compresslevel=4) as file:
             _Drawing(
-                all_ledgers=all_ledgers,
+                ledgers=ledgers,
                 rounds=rounds,
                 reports=reports,
                 begin=begin,
@@ -113,14 +113,14 @@ def write(
 
 
 def _interval(
-    all_ledgers: Sequence[Ledger], rounds: Sequence[Round], first: int | None, last: int | None
+    ledgers: Sequence[Ledger], rounds: Sequence[Round], first: int | None, last: int | None
 ) -> tuple[int, int]:
     """The run's time from the beginning of the first step to the end of the last."""
     if first is None or last is None:
         return _FOREVER
     steps = [(step.number, step.start, step.end) for step in rounds] or [
         (step.number, *_times_of(step, ledger, ledger.last))
-        for ledger in _steppers(all_ledgers)
+        for ledger in _steppers(ledgers)
         for step in ledger.steps()
     ]
     moments = [(start, end) for number, start, end in steps if first <= number <= last]
@@ -136,12 +136,12 @@ def _interval(
     return min(start for start, _ in moments), max(end for _, end in moments)
 
 
-def _steppers(all_ledgers: Sequence[Ledger]) -> list[Ledger]:
+def _steppers(ledgers: Sequence[Ledger]) -> list[Ledger]:
     """The driver, if it counts the steps; else the workers that count their own."""
     drivers = [
-        ledger for ledger in all_ledgers if ledger.header["role"] == "driver" and len(ledger.edges)
+        ledger for ledger in ledgers if ledger.header["role"] == "driver" and len(ledger.edges)
     ]
-    return drivers or [ledger for ledger in all_ledgers if len(ledger.edges)]
+    return drivers or [ledger for ledger in ledgers if len(ledger.edges)]
 
 
 def _at_wall(ledger: Ledger | None, wall: int) -> int:
@@ -160,19 +160,19 @@ class _Drawing:
 
     def __init__(
         self,
-        all_ledgers: Sequence[Ledger],
+        ledgers: Sequence[Ledger],
         rounds: Sequence[Round],
         reports: Sequence[Recorded],
         begin: int,
         end: int,
         timeline: Timeline,
     ) -> None:
-        self._ledgers = all_ledgers
+        self._ledgers = ledgers
         self._rounds = rounds
         self._begin, self._end = begin, end
         self._timeline = timeline
         self._recorded = reports
-        self._arrows = _arrows(all_ledgers, begin, end)
+        self._arrows = _arrows(ledgers, begin, end)
         self._earliest, self._latest = _FOREVER[::-1]
 
     def draw(self, file: Any) -> None:
@@ -585,10 +585,10 @@ def _duration(nanoseconds: int) -> str:
 # Arrows
 
 
-def _arrows(all_ledgers: Sequence[Ledger], begin: int, end: int) -> dict[int, dict[int, Extra]]:
+def _arrows(ledgers: Sequence[Ledger], begin: int, end: int) -> dict[int, dict[int, Extra]]:
     """Arrows from releasing to waiting spans, by the ledger's `id` and the span's position."""
     links: dict[int, list[_End]] = defaultdict(list)
-    for ledger in all_ledgers:
+    for ledger in ledgers:
         rows = ledger.links
         if not len(rows):
             continue
