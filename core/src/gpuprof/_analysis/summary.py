@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -235,13 +235,14 @@ def summarise(run: Run) -> Summary:
     starved = _starved(run, used)
     share = float(np.mean(list(starved.values()))) if starved else None
     lasted = np.array([run.steps[position].duration for position in used], float) / 1e9
+    inflation = _wandering(run, members.values(), used)
     return Summary(
         run.name,
         None,
         steps,
-        _rounded(lasted, share or 0.0),
+        _rounded(lasted, share or 0.0, inflation=inflation),
         {
-            name: _group(run, processes, used, starved)
+            name: _group(run, processes, used, starved, inflation)
             for name, processes in sorted(members.items())
         },
         problems=list(run.problems),
@@ -279,7 +280,11 @@ def _promise(run: Run) -> Promise | None:
 
 
 def _group(
-    run: Run, processes: Sequence[Process], used: Sequence[int], starved: Mapping[str, float]
+    run: Run,
+    processes: Sequence[Process],
+    used: Sequence[int],
+    starved: Mapping[str, float],
+    inflation: float,
 ) -> Group:
     workers = by_name(processes)
     names, ranks = list(workers), list(workers.values())
@@ -305,7 +310,7 @@ def _group(
         scopes[run.places[number].path] = Scope(
             waits,
             _round(float(calls.mean())),
-            _rounded(seconds.mean(axis=1), mean),
+            _rounded(seconds.mean(axis=1), mean, inflation=1.0 if waits else inflation),
             _of_ranks(names, list(seconds.T), shares, works=not waits) if several else {},
             _to_others(names, seconds, shares) if several and not waits else {},
         )
@@ -321,7 +326,7 @@ def _group(
             scopes[name] = Scope(False, 0.0, _rounded(seconds.mean(axis=1), mean), of_each, {})
     return Group(
         names,
-        _rounded(work.mean(axis=1), mean),
+        _rounded(work.mean(axis=1), mean, inflation=inflation),
         _rounded(of_ranks(waiting[np.ix_(used, numbers)], ranks).mean(axis=1) / 1e9, mean),
         _round(imbalance(work, of_ranks(run.lengths[np.ix_(used, numbers)], ranks) > 0)),
         scopes,
@@ -348,11 +353,28 @@ def _between_steps(run: Run, processes: Sequence[Process]) -> Floats:
 
 def _to_others(names: Sequence[str], seconds: Floats, shares: Sequence[float]) -> dict[str, Figure]:
     """The figure of each rank's time to the others', of the steps in which both have the scope."""
+    figures = _of_ranks(names, _ratios(seconds), shares, RANKS_WAITED_SPREAD)
+    return {name: each for name, each in figures.items() if each.steps}
+
+
+def _ratios(seconds: Floats) -> list[Floats]:
+    """Of each rank, in a column, its time to the others', in the steps in which both have any."""
     others = of_others(seconds)
     ratios = np.divide(seconds, others, out=np.zeros_like(seconds), where=others > 0)
-    rows = [row[row > 0] for row in ratios.T]
-    figures = _of_ranks(names, rows, shares, RANKS_WAITED_SPREAD)
-    return {name: each for name, each in figures.items() if each.steps}
+    return [row[row > 0] for row in ratios.T]
+
+
+def _wandering(run: Run, groups: Iterable[Sequence[Process]], used: Sequence[int]) -> float:
+    """By how much the wandering speeds of all ranks inflate the variance of a mean.
+
+    What all ranks have in common is in the steps themselves, and not in their ratios.
+    """
+    ratios: list[Floats] = []
+    for processes in groups:
+        ranks = list(by_name(processes).values())
+        if len(ranks) > 1:
+            ratios += _ratios(of_ranks(run.work(processes)[used], ranks))
+    return wandering(ratios)
 
 
 def _of_ranks(
