@@ -15,7 +15,7 @@ from gpuprof._report.explain import answer_of, as_json
 from tabulate import tabulate
 
 from truth.causes import BETWEEN, START, SUBMIT, UNEVEN, Accusation, Cause
-from truth.jobs import Job, drawn
+from truth.jobs import MATTERS, Job, drawn
 from truth.world import DRIVER
 
 NOTHING = 0.01
@@ -171,6 +171,10 @@ def judged(job: Job, answer: dict[str, Any]) -> Outcome:
         known = sum(names(finding, job.causes[number]) for number in guilty)
         innocent = len(finding["workers"]) - known if finding["cause"] in _OF_ONE else 0
         bounds = not job.truth and finding["cause"] == "server" and job.bounded
+        # who shares a network waits for data: the mechanism is a cause itself
+        bounds |= (
+            job.mechanism == "shared network" and finding["cause"] == "data" and real >= MATTERS
+        )
         if (known and innocent <= known) or bounds:
             said = "right"
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -22,19 +21,6 @@ def test_a_tail_is_the_sum_of_its_terms(successes: int, trials: int, ranks: int)
         for each in range(successes, trials + 1)
     )
     assert pytest.approx(float(exact), rel=1e-9) == odds.tail(successes, trials, 1 / ranks)
-
-
-@given(st.integers(0, 8), st.integers(2, 9))
-def test_ranked_tails_are_those_of_all_outcomes(events: int, ranks: int) -> None:
-    """Counted one by one."""
-    most = events * (events + 1) // 2
-    exact = [0.0] * (most + 1)
-    for theirs in itertools.product((False, True), repeat=events):
-        reached = sum(size for size, mine in enumerate(theirs, 1) if mine)
-        likely = math.prod(1 / ranks if mine else 1 - 1 / ranks for mine in theirs)
-        for least in range(reached + 1):
-            exact[least] += likely
-    assert pytest.approx(exact) == odds.ranked_tails(events, 1 / ranks).tolist()
 
 
 @given(st.lists(st.floats(0, 1), max_size=20))

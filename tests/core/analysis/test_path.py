@@ -102,6 +102,17 @@ def test_who_polls_waits_for_what_it_gets(tmp_path: Path) -> None:
     ] == found(read(tmp_path, made, worker))[-3:]
 
 
+def test_the_last_of_several_counts_though_clocks_differ(tmp_path: Path) -> None:
+    """Both end a little after the wait for them, as their node's clock has it."""
+    made = driver(100)
+    made.span("ray.wait", 0, 90, waits_for="*", waits=["ray:0", "ray:1"])
+    workers = [SimulatedLedger(f"A-{rank}", clock=OTHER_CLOCK) for rank in range(2)]
+    for rank, worker in enumerate(workers):
+        worker.span("A.work", 0, 92 + 2 * rank, releases=[f"ray:{rank}"])
+    path = found(read(tmp_path, made, *workers, bound=10))
+    assert ["A-1"] == [worker for worker, scope, *_ in path if scope == "A.work"]
+
+
 def test_a_wait_in_a_joined_thread_is_the_callers(tmp_path: Path) -> None:
     """A helper thread waits from before it is joined; what the driver did before still counts."""
     made = driver(100)

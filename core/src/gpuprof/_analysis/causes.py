@@ -22,7 +22,7 @@ from gpuprof._analysis import stragglers
 from gpuprof._analysis.loop import NAMES, Loop
 from gpuprof._analysis.occasions import Occasion, Occasions
 from gpuprof._analysis.path import OUTSIDE, Call, Factors, Kind
-from gpuprof._analysis.run import Process
+from gpuprof._analysis.run import Process, waited
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
 
 Floats = NDArray[np.float64]
@@ -44,10 +44,12 @@ _IN_A_HALF = 0.015
 _NEARLY_ALL = 0.7
 """Of what some activities save, from which fewer of them stand for all."""
 _LEAST_SHARE = stragglers.LEAST_SHARE
-_LARGE_ONCE = 0.15
+_LARGE_ONCE = 0.07
 """Of a run, from which a single slow step is a cause like any other."""
 _MOST_OF_IT = 0.5
-"""Of what a rank is slower by, from which the garbage collector explains it."""
+"""Of what a rank is slower by, from which the garbage collector or pauses explain it."""
+STARVED = 0.05
+"""Of its time, from which a rank's waiting for a processor may be why it is slow."""
 _QUEUED = 0.2
 """Of the time of calls, what they must wait for earlier ones for it to be a queue."""
 _SYNC_NAMES = re.compile(r"(?<!a)sync|weight|broadcast|all_?reduce|barrier")
@@ -83,6 +85,7 @@ class Facts:
         took: seconds of its only step.
         queued: share of the time of calls that they wait in a queue, and seconds of each.
         inside: the scope in which most of the time between steps is spent.
+        starved: share of its time in which it waited for a processor.
         ranks: which to capture to see it, with another one to compare them with; none of a node.
         steps: which to capture.
     """
@@ -97,6 +100,7 @@ class Facts:
     took: float = 0.0
     queued: tuple[float, float] = (0.0, 0.0)
     inside: str = ""
+    starved: float = 0.0
     ranks: Sequence[int] = ()
     steps: Sequence[int] = ()
 
@@ -330,6 +334,8 @@ def usual(record: Record, suspect: Suspect) -> Factors:
     factors: dict[Activity, Floats] = {}
     for number, place in suspect.activities:
         own = record.run.matrix("own", place, [record.run.processes[number]])[:, 0]
+        if place == OUTSIDE:
+            own = (record.run.lengths - record.run.tracked)[:, number]
         factors[number, place] = (1 - suspect.excess[number, place] / own.clip(1)).clip(0)
     return _by_step(factors)
 
@@ -366,11 +372,11 @@ def _times_and_mean(
 
 
 def slow(kind: stragglers.Kind) -> Callable[[Record, Sequence[Finding]], Iterator[Suspect]]:
-    """Stragglers of a kind whose reason is not the garbage collector."""
+    """Stragglers of a kind whose reason is not the garbage collector, nor pauses."""
 
     def select(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
         for straggler in record.stragglers:
-            if straggler.kind == kind and not _is_collected(straggler, findings):
+            if straggler.kind == kind and not _is_explained(record, straggler, findings):
                 yield _slow(record, straggler, kind)
 
     return select
@@ -381,6 +387,8 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     steps = [run.steps[position].number for position in straggler.to_capture(record.usual)]
     ranks = {run.processes[number].rank for number in numbers}
     profiled = _is_alone_profiled(record, straggler)
+    loop = run.steps[record.usual[0]].start, run.steps[record.usual[-1]].end
+    starved = max(waited(run.processes[number], *loop) or 0.0 for number in numbers)
     activities = [
         (number, place)
         for number in numbers
@@ -410,13 +418,14 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
                 processes=len(numbers),
                 node=run.processes[numbers[0]].node if straggler.alone else "",
                 grew=(straggler.grew[0] / 1e9, straggler.grew[1] / 1e9),
+                starved=starved,
                 ranks=_to_capture(record, straggler.group, ranks),
                 steps=steps,
             ),
         ),
         activities=activities,
         excess=excess,
-        doubtful=profiled or straggler.alone,
+        doubtful=profiled or straggler.alone or starved >= STARVED,
     )
 
 
@@ -509,14 +518,20 @@ def _is_alone_profiled(record: Record, straggler: Straggler) -> bool:
     return run.profiled.issuperset(straggler.processes) and not run.profiled.issuperset(peers)
 
 
-def _is_collected(straggler: Straggler, findings: Sequence[Finding]) -> bool:
-    """Whether most of what ranks are slower by is known to be the garbage collector."""
-    return any(
-        finding.cause == "garbage collection"
-        and set(straggler.names) <= set(finding.workers)
-        and 1e9 * finding.seconds >= _MOST_OF_IT * straggler.excess
+def _is_explained(record: Record, straggler: Straggler, findings: Sequence[Finding]) -> bool:
+    """Whether most of what ranks are slower by is known to be the garbage collector, or pauses."""
+    collected = (
+        1e9 * finding.seconds * len(record.usual)
         for finding in findings
+        if finding.cause == "garbage collection" and set(straggler.names) <= set(finding.workers)
     )
+    paused = (
+        occasion.cost
+        for occasion in record.occasions.pauses
+        if straggler.kind == "rank" and set(straggler.processes) == set(occasion.processes)
+    )
+    most = _MOST_OF_IT * straggler.excess * len(record.usual)
+    return any(cost >= most for cost in chain(collected, paused))
 
 
 # Which activities: on the path, whoever does them
@@ -757,10 +772,19 @@ def _others_than(
         finding.worker for finding in findings if finding.cause in ("pauses", "garbage collection")
     }
     known = {(finding.worker, finding.scope) for finding in findings}
+    by_turns = {
+        finding.group
+        for finding in findings
+        if finding.cause == "imbalance" and not finding.workers
+    }
     for occasion in occasions:
-        worker = record.run.processes[occasion.processes[0]].name
-        places = {(worker, record.name(place)) for place in occasion.places}
-        if worker not in stopped and known.isdisjoint(places) and not occasion.is_kind(record):
+        number = occasion.processes[0]
+        worker = record.run.processes[number].name
+        places = {(worker, record.name(place, number)) for place in occasion.places}
+        expected = occasion.more is not None and record.run.processes[number].group in by_turns
+        if worker in stopped or expected or not known.isdisjoint(places):
+            continue
+        if not occasion.is_kind(record):
             yield occasion
 
 
@@ -777,7 +801,7 @@ def _occasion(record: Record, cause: Name, occasion: Occasion) -> Suspect:
         worker=workers[0],
         workers=workers,
         group=run.processes[occasion.processes[0]].group,
-        scope=record.name(occasion.places[0]),
+        scope=record.name(occasion.places[0], occasion.processes[0]),
         steps=count,
         facts=Facts(
             processes=len(workers),
@@ -804,7 +828,6 @@ CAUSES: Sequence[Cause] = (
     Cause(slow("rank"), peers_median, 0.02, "lasting", blind=True, together=True),
     Cause(slow("node"), peers_median, 0.02, "lasting", blind=True),
     Cause(slow("late start"), sooner, 0.02, "lasting", blind=True),
-    Cause(slow("pauses"), peers_median, 0.02, "large", blind=True),
     Cause(slow("drift"), peers_median, 0.02, "large", blind=True),
     Cause(another_part, groups_mean, 0.02, "hint", blind=True),
     Cause(on_path("driver", _is_driver), nothing, 0.1, "lasting"),
@@ -813,7 +836,7 @@ CAUSES: Sequence[Cause] = (
     Cause(queued_for, half, _LEAST_SHARE, "lasting"),
     Cause(by_turns, groups_mean, _LEAST_SHARE, "hint"),
     Cause(between_steps, None, 0.05, "named", blind=True),
-    Cause(only_few, nothing, _LARGE, "large", blind=True),
+    Cause(only_few, nothing, _LARGE, "large"),
     Cause(now_and_then, usual, _LEAST_SHARE, "large", blind=True),
     Cause(pauses, usual, _LEAST_SHARE, "large", blind=True),
     Cause(long_pauses, usual, _LARGE_ONCE, "hint"),

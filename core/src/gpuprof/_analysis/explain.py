@@ -367,7 +367,9 @@ class Explainer:
                 occasion.cost / record.loop,
             )
             for occasion in record.occasions.rare
-            if occasion.is_kind(record) and occasion.cost >= stragglers.LEAST_SHARE * record.loop
+            if occasion.is_kind(record)
+            and occasion.places[0] != OUTSIDE
+            and occasion.cost >= stragglers.LEAST_SHARE * record.loop
         ]
 
     def _times(self, group: str, processes: Sequence[Process]) -> GroupTimes:

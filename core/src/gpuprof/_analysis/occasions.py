@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.loop import Loop
+from gpuprof._analysis.path import OUTSIDE
+from gpuprof._analysis.run import Run
 from gpuprof._analysis.waits import DATA
 
 Integers = NDArray[np.int64]
@@ -35,7 +37,7 @@ class Occasion:
     Args:
         rows: positions in `Loop.usual`.
         processes: whose; the one with most of it first.
-        places: where; those inside the first one.
+        places: where, or `OUTSIDE` of all scopes; those inside the first one.
         cost: nanoseconds in all of them.
         more: of a pause, nanoseconds above its usual time, by step; ``None`` where the place is in
             these steps only.
@@ -94,7 +96,7 @@ class Occasions:
 
     def _rare(self) -> list[Occasion]:
         run, (rows, processes, places, own) = self._record.run, self._worked
-        size, steps = len(run.places), len(self._record.usual)
+        size, steps = len(run.places) + 1, len(self._record.usual)
         there = np.zeros((size, steps), bool)
         there[places, rows] = True
         counts = there.sum(axis=1)
@@ -113,7 +115,7 @@ class Occasions:
                 Occasion(
                     np.flatnonzero(sums.any(axis=1)).tolist(),
                     np.argsort(-who, kind="stable")[: np.count_nonzero(who)].tolist(),
-                    np.flatnonzero(top == place).tolist(),
+                    [_place(run, each) for each in np.flatnonzero(top == place).tolist()],
                     float(sums.max(axis=1).sum()),
                 )
             )
@@ -125,7 +127,7 @@ class Occasions:
         run, size = record.run, len(record.run.processes)
         there, steps = np.unique(places * size + processes, return_counts=True)
         there = there[2 * steps > len(record.usual)]
-        few = np.zeros(len(run.places), bool)
+        few = np.zeros(len(run.places) + 1, bool)
         for name in run.groups:
             group = list(chain.from_iterable(stragglers.members(run, name).values()))
             if len(group) < 2:
@@ -152,8 +154,8 @@ class Occasions:
             return []
         spread = 1.4826 * float(np.median(np.abs(durations - record.median)))
         slow = durations > max(_SLOW * record.median, record.median + 5 * spread)
-        codes = processes * len(run.places) + places
-        size = len(run.processes) * len(run.places)
+        width = len(run.places) + 1
+        codes, size = processes * width + places, len(run.processes) * width
         usually = np.bincount(codes[~slow[rows]], own[~slow[rows]], size) / max(1, (~slow).sum())
         paused: dict[int, Floats] = {}
         longest = np.argsort(-durations, kind="stable")[:_MOST_SLOW]
@@ -162,7 +164,7 @@ class Occasions:
             more = np.bincount(codes[there], own[there], size) - usually
             most = int(more.argmax())
             # where others take longer by as much, all may wait unseen for one of them
-            alike = more[most % len(run.places) :: len(run.places)] > _ALIKE * more[most]
+            alike = more[most % width :: width] > _ALIKE * more[most]
             if alike.sum() == 1 and more[most] >= _OF_A_SLOW_STEP * (
                 durations[row] - record.median
             ):
@@ -170,9 +172,11 @@ class Occasions:
                 at[record.usual[row]] = more[most]
         occasions = []
         for code, more in paused.items():
-            process, place = divmod(code, len(run.places))
+            process, place = divmod(code, width)
             steps = np.flatnonzero(more[record.usual]).tolist()
-            occasions.append(Occasion(steps, [process], [place], float(more.sum()), more))
+            occasions.append(
+                Occasion(steps, [process], [_place(run, place)], float(more.sum()), more)
+            )
         return _that_stand_out(sorted(occasions, key=lambda each: -each.cost))
 
 
@@ -185,7 +189,11 @@ def _that_stand_out(occasions: list[Occasion]) -> list[Occasion]:
 
 
 def _worked(record: Loop) -> tuple[Integers, Integers, Integers, Floats]:
-    """The rows of `Run.sums` with work: row of `usual`, process, place, nanoseconds."""
+    """The rows of `Run.sums` with work: row of `usual`, process, place, nanoseconds.
+
+    And the time outside of all scopes, the last place, of the driver, or of ranks that mark their
+    own steps: nobody calls them.
+    """
     run = record.run
     places = run.sums["place"].astype(np.int64)
     usual = np.zeros(len(run.steps), bool)
@@ -193,11 +201,22 @@ def _worked(record: Loop) -> tuple[Integers, Integers, Integers, Floats]:
     data = np.array([place.waits_for == DATA for place in run.places] or [False], bool)
     own = run.sums["own"] - np.where(data[places], 0.0, run.sums["waiting"])
     work = (own > 0) & ~run.may_wait[places] & usual[run.sums["step"]]
-    if run.driver is not None and record.graph.blind:
+    own_steps = sorted(run.edges) if run.driver is None else [run.driver]
+    if record.graph.blind:
+        own_steps.clear()
         work &= run.sums["process"] != run.driver
-    return (
-        np.searchsorted(record.usual, run.sums["step"][work]),
-        run.sums["process"][work].astype(np.int64),
-        places[work],
-        own[work],
+    outside = (run.lengths - run.tracked)[np.ix_(record.usual, own_steps)].clip(0)
+    rows, columns = np.nonzero(outside)
+    parts = (
+        (np.searchsorted(record.usual, run.sums["step"][work]), rows),
+        (run.sums["process"][work].astype(np.int64), np.array(own_steps, np.int64)[columns]),
+        (places[work], np.full(len(rows), len(run.places))),
+        (own[work], outside[rows, columns]),
     )
+    found = tuple(np.concatenate(each) for each in parts)
+    return found[0], found[1], found[2], found[3]
+
+
+def _place(run: Run, number: int) -> int:
+    """A place of `_worked` as others number it."""
+    return OUTSIDE if number == len(run.places) else number

@@ -37,31 +37,6 @@ def tail(successes: float, trials: float, chance: float) -> float:
     return min(1.0, math.exp(most) * math.fsum(math.exp(each - most) for each in logs))
 
 
-def ranked_tails(events: int, chance: float) -> NDArray[np.float64]:
-    """The chance that a rank has at least this much of some events, each of which may be anybody's.
-
-    The smallest event counts 1, the next one 2, and so on: a signed-rank test.
-
-    Args:
-        events: how many.
-        chance: of each.
-
-    Returns:
-        The probabilities, by what the rank's events add up to.
-
-    >>> ranked_tails(2, 0.5).tolist()
-    [1.0, 0.75, 0.5, 0.25]
-    """
-    exactly = np.zeros(events * (events + 1) // 2 + 1)
-    exactly[0] = 1.0
-    for size in range(1, events + 1):
-        theirs = chance * exactly
-        exactly *= 1 - chance
-        exactly[size:] += theirs[:-size]
-    tails: NDArray[np.float64] = exactly[::-1].cumsum()[::-1]
-    return tails
-
-
 def holm(probabilities: Sequence[float]) -> list[float]:
     """Holm's correction: each p-value as it counts among so many.
 

@@ -476,7 +476,7 @@ class Graph:
             yield until, reached, track
 
     def _releases(self, process: int, keys: Iterable[int], time: int) -> list[Moment] | None:
-        """When and where each key was released; ``None`` unless all are known to be earlier."""
+        """When and where each key was released, the last first; ``None`` unless all are known."""
         found = []
         here = self.run.processes[process]
         for key in keys:
@@ -487,8 +487,9 @@ class Graph:
             apart = self.run.apart(here, self.run.processes[there])
             if (apart is not None and end > time + apart) or start >= time:
                 return None
-            found.append((there, track, min(end, time)))
-        return found
+            found.append((there, track, end))
+        # clocks may differ: who was the last still counts where all are cut at the wait's end
+        return [(*each[:2], min(each[2], time)) for each in sorted(found, key=_time, reverse=True)]
 
     def _meeting_of(self, name: object, entered: Callable[[], list[Moment]]) -> int | None:
         """The number of a meeting; ``None`` unless it is known who entered it last."""

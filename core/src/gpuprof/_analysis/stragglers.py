@@ -39,20 +39,21 @@ LEAST_SHARE = 0.03
 """Of a step, by how much a straggler must exceed the others' median, and the slowest of them in the
 steps in which it is slower, to be named."""
 _LEAST_RANKS = 4
-"""From which on a step tells how much ranks vary that are not the slowest."""
+"""From which on half of the ranks may have another part."""
 _BY_TURNS = 1.4
 """Twice the share of the steps in which a rank may be the slowest one, if ranks are by turns."""
-_STEADY = 1.7
-"""How many standard deviations of itself the slowest one's lead must be: of work that varies by
-chance, about one."""
-_STANDS_OUT = 3.0
-"""How many times as far as among equal ranks the slowest one must be from the others."""
-_ALONE = 4
-"""How many times as far as the next one from the one after it. Of a long tail, about two."""
+_MANY_RANKS = 5
+"""From which on the longest times tell whether each step has one."""
+_SURE = 3.5
+"""Standard deviations by which more steps must have one than by chance."""
+_AGAIN = 0.05
+"""The probability of chance, below which the step before has the same slowest rank too often."""
+_STEADY = 1.8
+"""Of a few ranks, how many standard deviations of itself the slowest one's lead must be: of work
+that varies by chance, about one."""
 _BY_TIME = 0.2
 """Of what a rank takes longer, the most that it may with the others' number of calls, if it only
 makes more of them."""
-_DRAWS = 1000
 _DRIFT = 1.2
 """How many times the first quarter of the steps the last one must be, each to the other ranks."""
 _RISING = 0.8
@@ -69,14 +70,10 @@ ALL = -2
 """As a place: all scopes of a rank together."""
 BEFORE = -3
 """As a place: before the first scope of a step."""
-_PAUSE = 0.1
-"""Of a step, by how much a rank must exceed the others' median for a pause."""
-_MOST_PAUSES = 200
-"""The longest ones, which are looked at."""
 _ALIKE = 0.5
 """Of the largest excess on a node, what each worker there must have if it is the node."""
 
-Kind = Literal["rank", "node", "late start", "pauses", "drift", "imbalance"]
+Kind = Literal["rank", "node", "late start", "drift", "imbalance"]
 
 
 @attrs.define(eq=False)
@@ -85,20 +82,19 @@ class Straggler:
 
     Args:
         kind: ``rank``; ``node``: all workers on it; ``late start``: it begins its steps late;
-            ``pauses``: in some steps only; ``drift``: it gets slower; ``imbalance``:
-            ranks that may be slow, or have another part than the others.
+            ``drift``: it gets slower; ``imbalance``: ranks that may be slow, or have another part
+            than the others.
         group: its group; that with the largest excess for a node.
         names: of the workers, the slowest first, or of the node.
         processes: positions in `Run.processes`.
         place: where they lose most: a position in `Run.places`, `ALL` or `BEFORE`.
-        slowest: in how many steps it was the slowest, or paused.
-        steps: how many were looked at; of ``pauses``, in how many any rank paused.
+        slowest: in how many steps it was the slowest.
+        steps: how many were looked at.
         probability: that chance does this; of what `find` returns, corrected for the number of
             ranks and places.
         own: nanoseconds of the slowest of them, by step.
         others: the median of the others.
         most: the slowest of the others.
-        rows: the steps in which they paused.
         alone: whether no other worker on its node could be compared, so that it may be the node.
     """
 
@@ -113,7 +109,6 @@ class Straggler:
     own: Floats
     others: Floats
     most: Floats
-    rows: Sequence[int] = ()
     alone: bool = False
 
     @property
@@ -129,9 +124,8 @@ class Straggler:
     @property
     def ratio(self) -> float:
         """Its time to the median of the others."""
-        rows = list(self.rows) or slice(None)
-        others = float(self.others[rows].mean())
-        return float(self.own[rows].mean()) / others if others > 0 else math.inf
+        others = float(self.others.mean())
+        return float(self.own.mean()) / others if others > 0 else math.inf
 
     @property
     def grew(self) -> tuple[float, float]:
@@ -142,11 +136,10 @@ class Straggler:
     def to_capture(self, usual: Sequence[int]) -> list[int]:
         """The positions of two steps that show it, and do not disturb each other.
 
-        The most typical ones, as what happened once will not be there when they are captured; of
-        pauses the longest.
+        The most typical ones, as what happened once will not be there when they are captured.
         """
         differences = self.own - self.others
-        untypical = -differences if self.rows else np.abs(differences - np.median(differences))
+        untypical = np.abs(differences - np.median(differences))
         first, *others = np.array(usual)[np.argsort(untypical, kind="stable")].tolist()
         return sorted([first, *[position for position in others if abs(position - first) > 2][:1]])
 
@@ -155,8 +148,6 @@ class Straggler:
             # ranks are called one after the other, so the last is late in every step by a little:
             # a few steps in which it was late by much must not add up to a habit
             return float(np.median(differences))
-        if self.rows:
-            return float(differences[list(self.rows)].sum()) / len(differences)
         return float(differences.mean())
 
 
@@ -236,7 +227,6 @@ def _of_group(
         found.append(in_all)
     delays = _delays(run, ranks, called)[usual]
     found.append(_tested(delays, "late start", group, names, numbers, BEFORE))
-    found += _pauses(total, step, group, names, numbers)
     nodes = sorted({rank[0].node for rank in ranks})
     if len(nodes) > 1 and len(nodes) < len(ranks):
         there = [
@@ -337,12 +327,15 @@ class _Called:
     """
 
     def __init__(self, run: Run) -> None:
+        self._blind = run.driver is not None
         is_call = np.array([place.name in CALLS for place in run.places], bool)
         calls = [(np.zeros(0, np.uint64), np.zeros(0, np.int64))]
         releases, needs = list(calls), [(np.zeros(0, np.uint64), np.zeros(0, np.uint64))]
         for process in run.processes:
             links, sent, offset = process.ledger.links, process.ledger.sent, process.ledger.offset
-            if process.number != run.driver:
+            if process.number == run.driver:
+                self._blind = not (links["role"] == WAITS).any()
+            else:
                 waits = links[links["role"] == WAITS]
                 waits = waits[is_call[process.places[waits["place"]]]]
                 calls.append((waits["key"], waits["start"] + offset))
@@ -362,8 +355,11 @@ class _Called:
         )
 
     def before(self, process: Process, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Since when the calls that begin at these times could; the earliest time if unknown."""
-        never = np.full(len(starts), np.iinfo(np.int64).min)
+        """Since when the calls that begin at these times could; the earliest time if unknown.
+
+        Where no call of the driver is known, either, nobody can say that they are late.
+        """
+        never = starts if self._blind else np.full(len(starts), np.iinfo(np.int64).min)
         links = process.ledger.links
         links = np.sort(links[links["role"] == RELEASES], order="start")
         if not len(links) or not len(self._keys):
@@ -500,42 +496,6 @@ def _drifting(
     )  # fmt: skip
 
 
-def _pauses(
-    total: Floats,
-    step: float,
-    group: str,
-    names: Sequence[str],
-    processes: Sequence[tuple[int, ...]],
-) -> list[Straggler]:
-    """One hypothesis for each rank: of the steps in which any rank paused, it has too many.
-
-    Long pauses count more, so that short ones of the others, which any busy machine has, hide none.
-    """
-    slowest = np.argmax(total, axis=1)
-    rows = np.arange(len(total))
-    median = np.array([np.median(np.delete(total[row], slowest[row])) for row in rows])
-    above = total[rows, slowest] - median
-    spread = 1.4826 * float(np.median(np.abs(above - np.median(above))))
-    paused = above > max(_PAUSE * step, float(np.median(above)) + 5 * spread)
-    longest = [row for row in np.argsort(above, kind="stable") if paused[row]][-_MOST_PAUSES:]
-    tails = odds.ranked_tails(len(longest), 1 / total.shape[1])
-    found = []
-    for column, name in enumerate(names):
-        own = np.flatnonzero(paused & (slowest == column))
-        chronic = len(own) > 0.6 * len(total)
-        theirs = sum(place for place, row in enumerate(longest, 1) if slowest[row] == column)
-        probability = 1.0 if chronic else float(tails[theirs])
-        rest = np.delete(total, column, axis=1) if probability < CERTAIN else total[:, [column]]
-        found.append(
-            Straggler(
-                "pauses", group, (name,), processes[column], ALL, len(own), int(paused.sum()),
-                probability, total[:, column], np.median(rest, axis=1), rest.max(axis=1),
-                own.tolist(),
-            )
-        )  # fmt: skip
-    return found
-
-
 def _settled(run: Run, named: Sequence[Straggler], usual: Sequence[int]) -> list[Straggler]:
     """One straggler for each rank, set or node: the place where it loses most stands for others."""
     parts = [set(each.processes) for each in named if each.kind == "imbalance"]
@@ -599,9 +559,8 @@ def _best(alike: Sequence[Straggler]) -> Straggler:
     """Which of the suspicions of a worker, in order of gain, says most."""
     whole = max(each.excess for each in alike)
     for each in alike:
-        # if a few steps cost most of it, the rank pauses and is not slow in general
         # if it gets slower, that says more than that it is slow
-        if each.kind in ("pauses", "drift") and each.excess >= 0.5 * whole:
+        if each.kind == "drift" and each.excess >= 0.5 * whole:
             return each
     # one scope says more than all scopes together
     scopes = [each for each in alike if each.place != ALL and each.gain >= 0.5 * alike[0].gain]
@@ -624,11 +583,10 @@ def _worst_place(run: Run, suspicion: Straggler, usual: Sequence[int]) -> int:
     else:
         mine = [workers[name] for name in suspicion.names]
         peers = [rank for name, rank in workers.items() if name not in suspicion.names]
-    rows = [usual[row] for row in suspicion.rows] or list(usual)
     excess = {}
     for place in _places_of(run, suspicion.group):
-        own = own_time(run, place, mine)[rows].mean()
-        excess[place] = float(own - own_time(run, place, peers)[rows].mean())
+        own = own_time(run, place, mine)[usual].mean()
+        excess[place] = float(own - own_time(run, place, peers)[usual].mean())
     if not excess:
         return ALL
     worst = max(excess, key=excess.__getitem__)
@@ -684,34 +642,27 @@ def _has_company(run: Run, suspicion: Straggler) -> bool:
 
 
 def imbalanced(run: Run, group: str, place: int) -> bool:
-    """Whether in most steps some rank is much slower at a place, and another one each time.
+    """Whether in most steps one rank is much slower at a place, and another one each time.
 
-    The slowest of many equal ranks is slow by chance. So by how much it exceeds the next one is
-    compared with what it would be among as many equal ones that vary as much as the others do, and
-    must be alike in each step.
+    The slowest of many equal ranks is slow by chance. But then the longest times, as many as there
+    are steps, fall into any of them, and some steps have several; else nearly each step has one.
     """
     ranks = list(members(run, group).values())
     times = own_time(run, place, ranks)[run.usual]
-    if len(ranks) < 2 or len(times) < LEAST_STEPS or not (times > 0).all():
+    steps, count = times.shape
+    if count < 2 or steps < LEAST_STEPS or not (times > 0).all():
         return False
-    slowest = np.bincount(times.argmax(axis=1), minlength=len(ranks))
-    ordered = np.sort(np.log(times), axis=1)
-    gaps = ordered[:, -1] - ordered[:, -2]
-    if 2 * slowest.max() > len(times) * _BY_TURNS or gaps.mean() < _STEADY * gaps.std():
+    slowest, logs = times.argmax(axis=1), np.log(times)
+    if 2 * np.bincount(slowest).max() > _BY_TURNS * steps:
         return False
-    if len(ranks) < _LEAST_RANKS:
-        return True
-    # where machines interrupt ranks for long, but rarely, nobody stands out in some steps, and in
-    # others the second one does as well
-    next_gaps = ordered[:, -2] - ordered[:, -3]
-    random = np.random.default_rng(0).standard_normal((_DRAWS, len(ranks)))
-    return bool(np.quantile(gaps, 0.25) >= _ALONE * np.median(next_gaps)) and (
-        _apart(ordered) >= _STANDS_OUT * _apart(random)
-    )
-
-
-def _apart(values: Floats) -> float:
-    """By how many standard deviations of the others the largest of a row exceeds the next one."""
-    ordered = np.sort(values, axis=1)
-    spread = np.maximum(ordered[:, :-1].std(axis=1), 1e-3)
-    return float(np.median((ordered[:, -1] - ordered[:, -2]) / spread))
+    if count < _MANY_RANKS:
+        first, second = np.sort(logs, axis=1)[:, :-3:-1].T
+        return bool((first - second).mean() >= _STEADY * (first - second).std())
+    above = logs - np.median(logs, axis=1, keepdims=True)
+    above -= np.median(above, axis=0)
+    longest = np.argpartition(-above, steps - 1, axis=None)[:steps]
+    hit = len(np.unique(longest // count))
+    by_chance = steps * (1 - (1 - 1 / count) ** count)
+    spread = math.sqrt(steps * (math.e - 2)) / math.e
+    again = odds.tail(float((slowest[1:] == slowest[:-1]).sum()), steps - 1, 1 / count)
+    return hit >= by_chance + _SURE * spread and again > _AGAIN

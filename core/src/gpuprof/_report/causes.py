@@ -7,14 +7,17 @@ from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
-from gpuprof._analysis.causes import Finding, Name
-from gpuprof._analysis.loop import BETWEEN_CALLS
+from gpuprof._analysis.causes import STARVED, Finding, Name
+from gpuprof._analysis.loop import BETWEEN_CALLS, NAMES
+from gpuprof._analysis.path import OUTSIDE
 from gpuprof._analysis.summary import Promise
 from gpuprof._artifacts.early_ends import listed
 from gpuprof._report.words import all_of, duration, ordinal, percentage
 
 _LARGEST_RATIO = 10
 """The largest ratio to print: beyond it, the others take no time there."""
+_NO_SCOPES = (NAMES[OUTSIDE], BETWEEN_CALLS)
+"""Places that are named without a scope."""
 _LEAST_WAITED = 0.3
 """The share of a rank's excess that others must wait for, to be mentioned."""
 
@@ -45,6 +48,9 @@ def words(finding: Finding) -> Words:
             f" {all_of(finding.workers)} had a profiler and others of the group had none, which "
             "may be the reason: profile them all, or none, to tell."
         )
+    if finding.facts.starved >= STARVED:
+        share = percentage(finding.facts.starved)
+        says += f" {finding.worker} waited {share} of its time for a processor: that may be why."
     return attrs.evolve(of_cause, says=says)
 
 
@@ -52,8 +58,8 @@ def what_if(cause: Finding | Promise) -> str:
     """What a run would take without a cause, as a clause of a sentence."""
     several = len(cause.workers) > 1
     without = "without {worker} in {scope}"
-    if cause.scope == BETWEEN_CALLS:
-        without = "without what {worker} does between its calls"
+    if cause.scope in _NO_SCOPES:
+        without = f"without what {{worker}} does {_where(cause)}"
     condition = _IF.get(cause.cause, without).format(
         worker=cause.worker,
         workers=all_of(cause.workers),
@@ -141,24 +147,12 @@ def _drift(finding: Finding) -> Words:
 
 
 def _pauses(finding: Finding) -> Words:
-    if finding.facts.at:
-        return _slow_steps(finding)
-    who = all_of(finding.workers)
-    return Words(
-        f"{who} {_does(finding, 'pause')} in {finding.scope}: of {finding.of} steps with a pause "
-        f"{finding.steps} are its own, {duration(finding.seconds)} a step on average.",
-        "Look for checkpoints, or other processes on its cores. It is not Python's garbage "
-        "collector: the ledger has its pauses.",
-    )
-
-
-def _slow_steps(finding: Finding) -> Words:
     """Pauses in words, by the steps that they slow down."""
     if len(finding.facts.at) == 1:
         return _once(finding)
     at = listed([str(number) for number in finding.facts.at])
     return Words(
-        f"{_who(finding)} pauses in {finding.scope}: {_each(finding)} longer than usually in "
+        f"{_who(finding)} pauses {_where(finding)}: {_each(finding)} longer than usually in "
         f"{finding.steps} of {finding.of} steps ({at}), {_in_all(finding)}.{_chance(finding)}",
         "Look for other processes on its cores, its storage, or its network.",
     )
@@ -167,7 +161,7 @@ def _slow_steps(finding: Finding) -> Words:
 def _once(finding: Finding) -> Words:
     return Words(
         f"Step {finding.facts.at[0]} took {duration(finding.facts.took)}, once: {_who(finding)} "
-        f"was {duration(finding.seconds)} longer than usually in {finding.scope}, "
+        f"was {duration(finding.seconds)} longer than usually {_where(finding)}, "
         f"{percentage(finding.share)} of the run.",
         "Once is no pattern: look again if it comes back.",
     )
@@ -177,7 +171,7 @@ def _recurring(finding: Finding) -> Words:
     every, longer = finding.facts.every, "" if finding.facts.rare else " longer than usually"
     when = f"every {ordinal(every)} step" if every else f"in {finding.steps} of {finding.of} steps"
     return Words(
-        f"{_who(finding)} is {_each(finding)}{longer} in {finding.scope} {when}: "
+        f"{_who(finding)} is {_each(finding)}{longer} {_where(finding)} {when}: "
         f"{_in_all(finding)}.{_chance(finding)}",
         _LESS_OFTEN,
     )
@@ -223,13 +217,12 @@ def _imbalance(finding: Finding) -> Words:
 
 
 def _driver(finding: Finding) -> Words:
-    where, which = f"in {finding.scope}", ""
+    which = ""
     if finding.scope == BETWEEN_CALLS:
-        where = "between its calls"
         which = ' gpuprof.timer("…") around a part of its code shows what that part takes.'
     return Words(
-        f"The driver works {duration(finding.seconds)} a step by itself, most of it {where}, while "
-        "the workers wait for it.",
+        f"The driver works {duration(finding.seconds)} a step by itself, most of it "
+        f"{_where(finding)}, while the workers wait for it.",
         f"Move it into a worker, or start the next calls before it.{which}",
     )
 
@@ -283,6 +276,12 @@ def _does(finding: Finding, verb: str) -> str:
     if finding.grade == "hint":
         return f"may {verb}"
     return verb if len(finding.workers) > 1 else f"{verb}s"
+
+
+def _where(finding: Finding | Promise) -> str:
+    """A scope, or what is none, such as ``(outside any scope)``."""
+    scope = finding.scope
+    return scope[1:-1] if scope in _NO_SCOPES else f"in {scope}"
 
 
 def _who(finding: Finding) -> str:

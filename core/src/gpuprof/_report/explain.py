@@ -160,22 +160,20 @@ def bounds(answer: Explanation) -> str:
 
 
 def waits(answer: Explanation) -> str:
-    """Who waits, and for whom."""
+    """Who waits longest, in scopes that wait and on Ray between calls, and for whom."""
     if not answer.groups:
         return "not known: nothing was timed"
-    said = []
-    where = "between calls" if answer.driver else "outside any scope"
-    groups = answer.groups
+    groups = [group for group in answer.groups if group.group != DRIVER or not answer.driver]
     if answer.driver:  # some have no part in the steps, as processes that only start others
         groups = [each for each in groups if each.work + each.waits >= _LEAST_PART] or groups
-    for group in sorted(groups, key=lambda each: -(each.waits + each.outside)):
-        if group.group == DRIVER and answer.driver:
-            continue
-        if group.waits >= _LEAST_WAIT:
-            whom = _WHOM.get(group.waits_for, f", for {group.waits_for}")
-            said.append(f"{group.group} {percentage(group.waits)} ({group.scope}{whom})")
-        elif group.outside >= _LEAST_WAIT:
-            said.append(f"{group.group} {percentage(group.outside)} ({where})")
+    idle = {each.group: each.waits + (each.outside if answer.driver else 0.0) for each in groups}
+    said = []
+    for group in sorted(groups, key=lambda each: -idle[each.group]):
+        if idle[group.group] >= _LEAST_WAIT:
+            where = "between calls"
+            if group.waits >= _LEAST_WAIT:
+                where = group.scope + _WHOM.get(group.waits_for, f", for {group.waits_for}")
+            said.append(f"{group.group} {percentage(idle[group.group])} ({where})")
     return ", ".join(said[:3]) or "nobody for more than 5 % of a step"
 
 
