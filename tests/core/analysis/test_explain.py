@@ -77,7 +77,7 @@ def test_without_keys_it_abstains(tmp_path: Path) -> None:
     """It says what bounds a step only if the path is explained, and what to add."""
     found = answer(tmp_path, Job("slow rank", seed=3, keys=False))
     assert bounds(found).startswith("not known: ")
-    assert "GPUPROF_INSTRUMENTS=ray" in remedy(found.confidence)
+    assert "GPUPROF_INSTRUMENTS=ray" in remedy(found)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_wait_without_a_key_gets_advice_that_can_be_followed(
         driver.event("thinned", 5, depth=2)
     run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, [driver, worker]))[0], {})
     run.instruments, run.launched = frozenset(instruments), launched
-    given = remedy(explain(run).confidence)
+    given = remedy(explain(run))
     assert given.startswith(advice)
     assert bool(given) == bool(advice)
 
@@ -126,10 +126,10 @@ def test_what_a_task_awaits_outside_of_ray_can_be_marked(marked: bool, tmp_path:
         driver.span([*around, "await"], begin, begin + 90 * MS, waits_for="*")
     run = reading.read(write_run(tmp_path, [driver]))
     run.instruments = frozenset({"ray"})
-    confidence = explain(run).confidence
-    assert marked == (confidence.explained > 0.85)
+    found = explain(run)
+    assert marked == (found.confidence.explained > 0.85)
     advice = 'mark what Runner awaits with gpuprof.timer("…", waits_for="data")'
-    assert marked == (remedy(confidence) != advice)
+    assert marked == (remedy(found) != advice)
 
 
 @pytest.mark.parametrize(
@@ -1021,7 +1021,7 @@ def test_a_send_without_a_key_may_wait(tmp_path: Path) -> None:
         driver.step(step, begin, begin + 100 * MS)
     found = explain(reading.read(write_run(tmp_path / "run", [driver, *ranks])))
     assert bounds(found).startswith("not known: 90 % of the critical path is unexplained")
-    assert "set GPUPROF_INSTRUMENTS=torch" in remedy(found.confidence)
+    assert "set GPUPROF_INSTRUMENTS=torch" in remedy(found)
     assert [] == [finding.scope for finding in found.findings if finding.scope == "torch.send"]
 
 
@@ -1037,7 +1037,7 @@ def test_a_scope_that_reads_a_device_may_wait(tmp_path: Path) -> None:
     found = explain(reading.read(write_run(tmp_path / "run", ranks)))
     assert [] == found.findings
     assert bounds(found).startswith("not known: ")
-    assert "a profiler in Rank-" in remedy(found.confidence)
+    assert "a profiler in Rank-" in remedy(found)
 
 
 def test_who_is_slowest_by_turns_is_no_straggler(tmp_path: Path) -> None:
@@ -1358,7 +1358,7 @@ def test_the_calls_of_a_killed_worker_are_why_a_path_is_lost(tmp_path: Path) -> 
     run = reading.read(tmp_path, 0)
     run.instruments = frozenset({"ray"})
     assert "a run in which A-1 does not end early: its ledger lacks these calls" == remedy(
-        explain(run).confidence
+        explain(run)
     )
 
 
