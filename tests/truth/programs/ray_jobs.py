@@ -1,7 +1,8 @@
 """Small jobs on Ray that have never heard of gpuprof: ``python ray_jobs.py SHAPE [CAUSE]``.
 
-What works sleeps, so that two cores are enough for all, but for the driver. Prints the seconds that
-the loop took.
+The cause is a worker that takes three times as long, or half as long: ``half Judge-0``. What works
+sleeps, so that two cores are enough for all, but for the driver. Prints the seconds that the loop
+took.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ class Worker:
         self.random = random.Random(f"{type(self).__name__}-{rank}")
 
     def _sleep(self, seconds: float) -> None:
-        slow = CAUSE in (f"{type(self).__name__}-{self.rank}", type(self).__name__)
-        time.sleep(seconds * self.random.uniform(0.9, 1.1) * (3 if slow else 1))
+        name = f"{type(self).__name__}-{self.rank}"
+        factor = {name: 3.0, f"half {name}": 0.5}.get(CAUSE, 1.0)
+        time.sleep(seconds * self.random.uniform(0.9, 1.1) * factor)
 
 
 @ray.remote(num_cpus=0)
