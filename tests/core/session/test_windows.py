@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from gpuprof._session.file import WindowEntry, WindowState
+import pytest
+from gpuprof._session.file import WindowEntry, WindowState, new_entry
 from gpuprof._session.windows import BUSY, Windows
 from gpuprof.backend.types import Window
 from hypothesis import settings
@@ -131,3 +132,19 @@ class Transitions(RuleBasedStateMachine):
 
 Transitions.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 test_any_order_of_calls_leaves_one_state = Transitions.TestCase
+
+
+def test_a_step_does_not_undo_what_the_driver_opens_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The step asks on the job's thread, the driver's request runs on the control thread."""
+    record = Windows(PLANNED)
+
+    def interrupted(window: Window, *state: WindowState) -> WindowEntry:
+        monkeypatch.undo()
+        record.begin(window)
+        return new_entry(window, *state)
+
+    monkeypatch.setattr("gpuprof._session.windows.new_entry", interrupted)
+    record.ask(PLANNED[0])
+    assert "opening" == record.state(1)

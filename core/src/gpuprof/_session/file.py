@@ -127,8 +127,8 @@ class SessionFile(TreeEntry):
     environment: Environment
 
 
-def new_entry(window: Window) -> WindowEntry:
-    """The entry of a window that nobody has asked for."""
+def new_entry(window: Window, state: WindowState = "planned") -> WindowEntry:
+    """The entry of a window to which nothing has happened yet."""
     return {
         "number": window.number,
         "label": window.label,
@@ -136,7 +136,7 @@ def new_entry(window: Window) -> WindowEntry:
         "stop": window.stop,
         "scope": window.scope,
         "occurrence": window.occurrence,
-        "state": "planned",
+        "state": state,
         "opened": None,
         "closed": None,
         "seconds": None,

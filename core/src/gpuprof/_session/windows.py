@@ -14,7 +14,7 @@ from gpuprof.backend.types import Window
 BUSY: tuple[WindowState, ...] = ("opening", "open", "closing")
 """The states in which the profiler has a window."""
 _NEXT: Mapping[WindowState, tuple[WindowState, ...]] = {
-    "planned": ("asked", "opening", "refused", "failed"),
+    "planned": ("opening", "refused", "failed"),
     "asked": ("opening", "refused", "failed"),
     "opening": ("open", "closing", "failed"),
     "open": ("closing", "failed"),
@@ -121,7 +121,8 @@ class Windows:
     @property
     def entries(self) -> list[WindowEntry]:
         """The windows that were opened or refused, or have failed, in that order."""
-        return [entry for entry in list(self._entries.values()) if entry["state"] != "asked"]
+        entries = list(self._entries.values())
+        return [entry for entry in entries if entry["state"] not in ("planned", "asked")]
 
     def entry(self, number: int) -> WindowEntry | None:
         """What has become of a window; ``None`` for one that was not asked for."""
@@ -147,7 +148,8 @@ class Windows:
 
     def ask(self, window: Window) -> None:
         """Ask for a window."""
-        self._move(window, "asked")
+        # in one go: the control thread may open it now, as the driver asks for it, too
+        self._entries.setdefault(window.number, new_entry(window, "asked"))
 
     def refuse(self, window: Window, reason: str) -> None:
         """Do not open a window."""
@@ -190,7 +192,7 @@ class Windows:
             self._move(self.current, state)
 
     def _move(self, window: Window, state: WindowState, error: str | None = None) -> bool:
-        entry = self._entries.get(window.number) or new_entry(window)
+        entry = self._entries.setdefault(window.number, new_entry(window))
         if state not in _NEXT[entry["state"]]:
             return False
         if state == "opening":
@@ -202,7 +204,6 @@ class Windows:
         if state in ("opening", "open"):
             self._since = time.perf_counter()
         entry["state"], entry["error"] = state, entry["error"] or error
-        self._entries[window.number] = entry
         self._set_current(window, state)
         if entry["opened"] is not None:
             self._note(window, state)
