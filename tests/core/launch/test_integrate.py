@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,9 @@ PACKAGE, ON_RAY, TRIED, WAITS = "a_framework", True, ("1.0",), {}
 def install(): ...
 def install_in_worker(): ...
 """
+
+
+HEAVY = {"yaml", "attrs", "cattrs", "pluggy", "ray", "torch", "gpuprof._config"}
 
 
 def said(name: str) -> str:
@@ -81,5 +86,43 @@ def test_a_worker_loads_nothing_heavy() -> None:
     """Each worker of a job imports the doors of plugins."""
     code = "import json, sys, gpuprof.frameworks; print(json.dumps(list(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    heavy = {"yaml", "attrs", "cattrs", "pluggy", "importlib.metadata", "ray", "gpuprof._config"}
+    assert set() == HEAVY & set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("name", ["verl", "rlinf", "nemo_rl", "sample_factory"])
+def test_install_in_worker_loads_nothing_heavy(name: str) -> None:
+    """No settings, no YAML, no Ray, and not the framework: every worker of a job calls it."""
+    plugin = f"gpuprof_{name}"
+    code = (
+        f"import json, sys, {plugin}; {plugin}.install_in_worker(); "
+        "print(json.dumps(list(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    heavy = {*HEAVY, "gpuprof.settings", "gpuprof.ray.driver", f"{plugin}.settings", name}
     assert set() == heavy & set(json.loads(done.stdout))
+
+
+WAITING = """
+PACKAGE, ON_RAY, TRIED = "a_framework", False, ("1.0",)
+WAITS = {"pull": "EnvGroup", "push": "data"}
+def install(): ...
+def install_in_worker(): ...
+"""
+
+
+def test_the_frameworks_waits_are_written_into_the_run(
+    install: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the user's own, which win: whoever reads the run may lack the plugin."""
+    install(WAITING, frameworks=["waiting"])
+    monkeypatch.chdir(tmp_path)
+    path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
+    command = ["run", "--integrate", "waiting", "--set", "waits={push: null}", "--", sys.executable]
+    subprocess.run(
+        [sys.executable, "-m", "gpuprof", *command, "-c", "pass"],
+        check=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    (run,) = tmp_path.glob("gpuprof-output/*/run.json")
+    expected = {"push": None, "pull": "EnvGroup"}
+    assert [*expected.items()] == [*json.loads(run.read_text())["config"]["waits"].items()]
