@@ -93,6 +93,8 @@ def _title(name: str, public: object) -> str:
         ]  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return f"`{name}`"
+    if arguments == ["args", "kwargs"]:  # a protocol is never called
+        return f"`{name}`"
     return f"`{name}({', '.join(arguments)})`"
 
 

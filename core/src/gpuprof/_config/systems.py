@@ -46,20 +46,22 @@ class Translation:
 
 
 class Reader(Protocol):
-    """The interface of a module that reads one system's settings.
-
-    Attributes:
-        PATHS: the dotted paths, or environment variables, that `read` uses.
-        SIGNS: top-level keys that identify this system.
-        IN_ENVIRONMENT: whether its settings are environment variables.
-    """
+    """The interface of a module that reads one system's settings."""
 
     @property
-    def PATHS(self) -> Sequence[str]: ...
+    def PATHS(self) -> Sequence[str]:
+        """The dotted paths, or environment variables, that `read` uses."""
+        ...
+
     @property
-    def SIGNS(self) -> Sequence[str]: ...
+    def SIGNS(self) -> Sequence[str]:
+        """Top-level keys that identify this system."""
+        ...
+
     @property
-    def IN_ENVIRONMENT(self) -> bool: ...
+    def IN_ENVIRONMENT(self) -> bool:
+        """Whether its settings are environment variables."""
+        ...
 
     def read(self, settings: dict[str, Any], backends: Collection[str]) -> Translation:
         """Translate the settings.
