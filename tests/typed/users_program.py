@@ -52,6 +52,11 @@ def in_a_driver(settings: Mapping[str, Any]) -> list[str]:
             options: dict[str, Any] = profiler.worker_options(group="Learner", rank=0, num_cpus=1)
             profiler.worker_options(group="Learner", rank="0")  # type: ignore[arg-type]
             profiler.add(object(), group="Learner", rank=0)
+            learner: Learner = profiler.start(
+                lambda options: Learner(), group="Learner", rank=1, num_gpus=1
+            )
+            learner.learn([1.0])
+            profiler.start(Learner, group="Learner", rank=2)  # type: ignore[arg-type]
             with profiler.step(3):
                 options.clear()
         receipt = profiler.finalize()

@@ -477,8 +477,8 @@ def clock_notes(ledgers: Sequence[Ledger]) -> list[str]:
         return []
     sentence = (
         f"{', '.join(unknown)}: the clock was not compared with the others, so its times follow "
-        "the wall clock, and nobody knows how wrong that is; add the actors to the Profiler, or "
-        "call gpuprof.sync_mark"
+        "the wall clock, with an unknown error; start actors with profiler.start, or call "
+        "gpuprof.sync_mark"
     )
     return [sentence]
 

@@ -90,7 +90,7 @@ def _masked(
 
 
 def _known_variables(model: Any) -> tuple[str, ...]:
-    """How the names of the backend's own variables begin."""
+    """The prefixes of the backend's own variables."""
     fields = attrs.fields_dict(model) if model is not None and attrs.has(model) else {}
     field = fields.get(_ENVIRONMENT)
     return tuple(field.metadata.get("known", ())) if field is not None else ()

@@ -22,7 +22,7 @@ OTHER_VARIABLES = ("CONFIG", "SYSTEM", "RUN", "WORKER", "TIMING")
 SECTIONS = ("cluster.profiling", "profiling")
 """Where a larger configuration may hold gpuprof's section."""
 _LARGEST = 2**20
-"""Characters of a file: PyYAML reads some ten thousand lines a second."""
+"""The longest file, in characters: PyYAML reads some ten thousand lines a second."""
 
 
 @attrs.frozen

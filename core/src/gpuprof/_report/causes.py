@@ -19,7 +19,7 @@ _LARGEST_RATIO = 10
 _NO_SCOPES = (NAMES[OUTSIDE], BETWEEN_CALLS)
 """Places that are named without a scope."""
 _LEAST_WAITED = 0.3
-"""The share of a rank's excess that others must wait for, to be mentioned."""
+"""Share of a slow rank's extra time that others must have waited for the sentence to say so."""
 
 
 @attrs.frozen

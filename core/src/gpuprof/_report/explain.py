@@ -224,7 +224,7 @@ def remedy(answer: Explanation) -> str:
         "scopes and ray": f"{marked}; {switched_on} shows its calls",
         "ray": f"set {switched_on}: it shows which calls {scope} waits for",
         "bytes_per_step": f"raise the key ledger.bytes_per_step: {worker} had more calls than fit, "
-        "and the keys of the deepest are lost",
+        "and the deepest ones have no keys",
         "no early end": f"a run in which {listed(about.gone)} does not end early: its ledger lacks "
         "these calls",
         "record all": f"record the actors that {scope} of {worker} waits for: `gpuprof run -- "
@@ -388,7 +388,7 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
         width=width,
         hint=hint,
     )
-    signs = "outside: in no scope. imbalance: the most work of a rank to the mean"
+    signs = "outside: in no scope. imbalance: the largest work of a rank / the mean"
     lines = [made, _tables.legend([signs])]
     lines += [
         f"{each.scope} in {each.group}: {size_text(round(each.bytes))} a step."
