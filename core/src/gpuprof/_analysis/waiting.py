@@ -12,8 +12,11 @@ from typing import Any
 import attrs
 
 from gpuprof._analysis.standstill import Doing
+from gpuprof._artifacts import ledger
 from gpuprof._artifacts.dumps import Process
 from gpuprof._session.instruments.collectives import COLLECTIVES
+from gpuprof._session.ledger import KEY, key_of
+from gpuprof.errors import OutputError
 
 _NO_ACTOR = "ff" * 12
 """How the id of an actor begins in that of a call that no actor runs."""
@@ -61,11 +64,13 @@ class Unknown:
     Args:
         of_actor: whether the call is an actor's.
         several: whether it is one of several calls.
+        idle: the actor that has to run it, and runs nothing.
     """
 
     waiter: Doing
     of_actor: bool
     several: bool
+    idle: Process | None = None
 
 
 Wait = Collective | Cycle | Chain | Unknown
@@ -106,13 +111,28 @@ def _collectives(processes: Sequence[Process], mains: Mapping[str, Doing]) -> It
         for rank in sorted(everybody[name]):
             count = begun[rank][1] if rank in begun else 0 if rank in by_rank else None
             if count != number:
-                doing = mains.get(by_rank[rank].file) if rank in by_rank else None
+                slow = by_rank.get(rank) or _by_its_own_rank(rank, processes, inside)
+                doing = mains.get(slow.file) if slow is not None else None
                 late.append((rank, count, doing))
         if inside and late and not any(each[2] and each[2].state == "moves" for each in late):
             operations = {_operation(each) for each in inside}
             operation = operations.pop() if len(operations) == 1 else ""
             size = len(everybody[name])
             yield Collective(operation, number, size, tuple(inside), tuple(late))
+
+
+def _by_its_own_rank(
+    rank: int, processes: Iterable[Process], inside: Iterable[Doing]
+) -> Process | None:
+    """The process that has not told its rank of the job, if ranks are those of the worker group."""
+    known = {each.process.group for each in inside if _is_its_rank(each.process)}
+    others = any(not _is_its_rank(each.process) for each in inside)
+    same = [each for each in processes if each.rank == rank and {each.group} == known]
+    return same[0] if len(same) == 1 and not others else None
+
+
+def _is_its_rank(process: Process) -> bool:
+    return bool(process.answer.get("rank of job") == process.rank)
 
 
 def _in_torch(doing: Doing) -> bool:
@@ -138,6 +158,7 @@ def _calls(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator
         actor = process.answer.get("actor")
         if actor and not actor.startswith(_NO_ACTOR):
             actors[actor] = process
+    busy = {process.file for process in running.values()}
     edges: dict[str, set[str]] = {}
     by_file = {process.file: process for process in processes}
     for process in processes:
@@ -150,8 +171,14 @@ def _calls(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator
             calls = told[0]["calls"]
             # one of several may have ended, unless somebody runs it
             targets = {running[key].file for key, _ in calls if key in running}
-            if not targets and len(calls) == 1 and calls[0][1] in actors:
-                targets = {actors[calls[0][1]].file}
+            actor = actors.get(calls[0][1]) if len(calls) == 1 and not targets else None
+            if actor is not None and actor.file in busy:
+                targets = {actor.file}
+            elif actor is not None:  # it has not begun: its arguments may be missing
+                needed = _needs(process, calls[0][0])
+                targets = {running[key].file for key in needed if key in running}
+                if not targets:
+                    yield Unknown(doing, True, False, actor)
             if targets:
                 edges.setdefault(process.file, set()).update(targets - {process.file})
                 if targets == {process.file}:
@@ -163,6 +190,18 @@ def _calls(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator
     for cycle in cycles:
         yield Cycle(tuple(mains[file] for file in cycle))
     yield from _chains(edges, {file for cycle in cycles for file in cycle}, mains, by_file)
+
+
+def _needs(process: Process, key: str) -> list[str]:
+    """The keys of the calls whose results a call takes that a process has sent."""
+    if process.path is None:
+        return []
+    try:
+        sent = ledger.read(process.path.with_suffix(ledger.SUFFIX)).sent
+    except (OutputError, ImportError):
+        return []
+    needed = sent["needs"][sent["key"] == key_of(bytes.fromhex(key))]
+    return [int(number).to_bytes(KEY, "little").hex() for number in needed if number]
 
 
 def _told(process: Process) -> Iterator[Sequence[Mapping[str, Any]]]:

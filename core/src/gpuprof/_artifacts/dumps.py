@@ -365,6 +365,9 @@ def _last_record(process: Process) -> str:
     try:
         record = ledger.read(process.path.with_suffix(ledger.SUFFIX))
     except (OutputError, ImportError):
+        with contextlib.suppress(OSError):
+            wrote = time.localtime(process.path.stat().st_mtime)
+            return f"it wrote its file last at {time.strftime('%H:%M:%S', wrote)}"
         return ""
     at = time.strftime("%H:%M:%S", time.localtime((record.last + record.offset) / 1e9))
     calls = sorted(record.open.tolist(), key=lambda call: record.places[call[0]].depth)

@@ -117,6 +117,10 @@ def _sentence(wait: Wait, absent: Sequence[Process]) -> str:
         verb = "waits" if len(wait.waiters) == 1 else "wait"
         state = _STATES[wait.last.state]
         return f"{them} {verb} for {_doing(wait.last)}{f': {state}' * bool(state)}"
+    if wait.idle is not None:
+        sentence = f"{_doing(wait.waiter)} waits for a call of {wait.idle.name}, which is idle"
+        more = f"; {_names(absent)} did not answer" if absent else ""
+        return f"{sentence}: the call may wait for its arguments{more}"
     what = "an actor's call" if wait.of_actor else "a task"
     what = f"one of several calls, {what} perhaps" if wait.several else what
     sentence = f"{_doing(wait.waiter)} waits for {what} that no process runs"
@@ -141,7 +145,8 @@ def _collective(wait: Collective, absent: Sequence[Process]) -> str:
     for rank, begun, doing in wait.late:
         if doing is not None:
             name = f"rank {rank} ({doing.process.name})"
-            late.append(f"{name} has begun #{begun} at most, and is in {_place(doing)}")
+            at_most = "" if begun is None else f"has begun #{begun} at most, and "
+            late.append(f"{name} {at_most}is in {_place(doing)}")
         else:
             gone = [each for each in absent if each.rank == rank]
             state = gone[0].state if len(gone) == 1 else "not among those that answer"

@@ -1,0 +1,104 @@
+"""Who waits for whom, from what processes answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuprof._analysis.standstill import doings
+from gpuprof._artifacts.dumps import Process
+from gpuprof._report.standstill import sentences
+
+NOT_AN_ACTOR = "ff" * 12 + "01000000"
+
+
+def process(name: str, *waits: Mapping[str, Any], function: str = "work", **answer: Any) -> Process:
+    """One whose main thread is in a function of the job's."""
+    group, _, rank = name.rpartition("-")
+    main = {
+        "id": 1, "name": "MainThread", "main": True, "scope": None, "cpu": 0.0,
+        "frames": [[function, "/home/me/train.py", 7]], "waits": list(waits),
+    }  # fmt: skip
+    known = {"threads": [main], "tasks": [], "ended": 1, "time": 0.0, **answer}
+    return Process(name, group, int(rank), "node", 1, "1", f"{name}.json", "answered", known)
+
+
+def gets(key: str, actor: str = NOT_AN_ACTOR) -> dict[str, Any]:
+    """A wait for a call."""
+    return {"on": "ray.get", "calls": [[key, actor]]}
+
+
+def runs(key: str) -> dict[str, Any]:
+    return {"runs": key, "name": "A.call"}
+
+
+def said(*processes: Process) -> list[str]:
+    return sentences(processes, ())
+
+
+def test_the_end_of_a_chain_is_named() -> None:
+    """With all that wait for it, directly or not."""
+    found = said(
+        process("Runner-0", gets("01")),
+        process("A-0", gets("02"), runs("01")),
+        process("B-0", runs("02"), function="slow"),
+    )
+    assert ["A-0 and Runner-0 wait for B-0 (slow at train.py:7)"] == found
+
+
+def test_three_in_a_circle_are_a_deadlock() -> None:
+    """In the order in which they wait."""
+    found = said(
+        process("A-0", gets("02"), runs("01")),
+        process("B-0", gets("03"), runs("02")),
+        process("C-0", gets("01"), runs("03")),
+    )
+    at = "(work at train.py:7) waits for"
+    assert [f"deadlock: A-0 {at} B-0 {at} C-0 {at} A-0"] == found
+
+
+def test_a_call_that_waits_in_line_waits_for_the_actor() -> None:
+    """It has not begun, and its actor runs another."""
+    found = said(
+        process("Runner-0", gets("09", "ab")),
+        process("A-0", runs("01"), function="slow", actor="ab"),
+    )
+    assert ["Runner-0 waits for A-0 (slow at train.py:7)"] == found
+
+
+def test_one_of_several_calls_may_have_ended() -> None:
+    """So a busy actor says nothing."""
+    several = {"on": "ray.get", "calls": [["08", "ab"], ["09", "ab"]]}
+    found = said(
+        process("Runner-0", several), process("A-0", runs("01"), function="slow", actor="ab")
+    )
+    assert [] == found
+
+
+def test_nobody_is_said_to_run_what_a_silent_process_may_run() -> None:
+    """It is named instead."""
+    silent = Process("A-0", "A", 0, "node", 2, "1", "A-0.json", "stopped")
+    (sentence,) = said(process("Runner-0", gets("01")), silent)
+    assert sentence.endswith("waits for a task that no process runs that has answered; A-0 did not")
+
+
+def rank(number: int, begun: int, function: str) -> Process:
+    groups = [{"name": "g", "ranks": [[0, 1, 3]], "begun": begun}]
+    answer = {"rank of job": number, "groups": groups}
+    return process(f"Worker-{number}", function=function, **answer)
+
+
+def test_ranks_that_have_begun_as_many_collectives_are_not_late() -> None:
+    """All are in the same one."""
+    assert [] == said(*(rank(number, 5, "work") for number in range(3)))
+
+
+def test_a_process_that_moves_is_not_said_to_wait() -> None:
+    """Both looks see it in the same call, and scopes have ended in between."""
+    first = [process("Runner-0", gets("01")), process("A-0", runs("01"), function="slow")]
+    later = [
+        process("Runner-0", gets("01"), ended=2, time=5.0),
+        process("A-0", runs("01"), function="slow", time=5.0),
+    ]
+    assert "moves" == doings(first, later)[0].state
+    assert [] == sentences(first, later)
