@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 PAGES = Path(__file__).parents[1] / "docs" / "tutorial"
-FIRST, SECOND, THIRD = "first-profile.md", "find-a-straggler.md", "compare-two-runs.md"
+FIRST, LINE = "first-profile.md", "from-step-to-line.md"
+STRAGGLER, COMPARED = "find-a-straggler.md", "compare-two-runs.md"
 
 
 class Reader:
@@ -24,7 +25,7 @@ class Reader:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        text = (PAGES / FIRST).read_text()
+        text = (PAGES / FIRST).read_text() + (PAGES / LINE).read_text()
         for name, body in re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```', text, re.M | re.S):
             (directory / name).write_text(body)
 
@@ -65,7 +66,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
 @pytest.fixture(scope="module")
 def comparer(reader: Reader) -> Reader:
     """The same with a second run, of which one rank is slow."""
-    (done,) = reader.follow(SECOND, "Plant it")
+    (done,) = reader.follow(STRAGGLER, "Plant it")
     assert 0 == done.returncode, done.stderr
     return reader
 
@@ -88,22 +89,30 @@ def test_the_first_page_names_the_slow_loader(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-def test_the_second_page_finds_the_slow_rank(comparer: Reader) -> None:
+def test_the_second_page_names_the_line(tmp_path: Path) -> None:
+    """In two commands, in a job that imports nothing of gpuprof."""
+    run, explained = Reader(tmp_path).follow(LINE, "Run it, and ask")
+    assert 0 == run.returncode, run.stderr
+    assert "of DataLoader.next: copy.deepcopy, slow.py:11" in explained.stdout
+
+
+@pytest.mark.exhaustive
+def test_the_third_page_finds_the_slow_rank(comparer: Reader) -> None:
     """By name, with the scope in which it is slow."""
-    (done,) = comparer.follow(SECOND, "Ask why")
+    (done,) = comparer.follow(STRAGGLER, "Ask why")
     assert "Trainer-2 is slow in backward" in done.stdout
     assert 0 == done.returncode
 
 
 @pytest.mark.exhaustive
-def test_the_third_page_fails_for_the_slow_rank(comparer: Reader) -> None:
+def test_the_fourth_page_fails_for_the_slow_rank(comparer: Reader) -> None:
     """Its scope is named with the rank; against the baseline, the exit code says so.
 
     By how much a whole step became slower, the machine's other work decides, too.
     """
-    (compared,) = comparer.follow(THIRD, "What became slower?")
+    (compared,) = comparer.follow(COMPARED, "What became slower?")
     assert re.search(r"Trainer\.train/backward +2: \+", compared.stdout)
-    kept, against = comparer.follow(THIRD, "Fail a CI job")
+    kept, against = comparer.follow(COMPARED, "Fail a CI job")
     assert [0, 1] == [each.returncode for each in (kept, against)]
     assert json.loads((comparer.directory / "perf.json").read_text())
 
