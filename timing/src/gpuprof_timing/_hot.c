@@ -2192,7 +2192,143 @@ claim(PyObject *module, PyObject *unused)
     return PyBool_FromLong(!claimed++);
 }
 
+/* The stacks of all threads, in Python 3.11 only.
+
+There a frame object is made when somebody asks for it, which may run the garbage collector, and
+with it any Python code: the thread whose frame it is can go on meanwhile, and the object is then
+written into memory that belongs to another frame. So `sys._current_frames` and `f_back` are not
+safe for other threads, and this reads the interpreter's frames instead. While it does, it allocates
+nothing of Python's. Earlier releases have frame objects only, and later ones collect garbage at
+another moment. */
+
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
+#define Py_BUILD_CORE 1
+#undef _PyGC_FINALIZED /* it is defined again */
+#include "internal/pycore_frame.h"
+#include "internal/pycore_runtime.h"
+#undef Py_BUILD_CORE
+
+typedef struct {
+    PyObject *code;
+    PyObject *globals;
+    int instruction;
+} Called;
+
+typedef struct {
+    unsigned long thread;
+    uint64_t key;
+    size_t first;
+    size_t count;
+} Walked;
+
+static Called *called;
+static Walked *walked;
+static size_t most_called, most_walked;
+
+static int
+make_room(void **items, size_t *most, size_t needed, size_t size)
+{
+    if (needed <= *most)
+        return 1;
+    void *larger = realloc(*items, 2 * needed * size);
+    if (larger == NULL)
+        return 0;
+    *items = larger;
+    *most = 2 * needed;
+    return 1;
+}
+
+static uint64_t
+mixed(uint64_t key, uint64_t value)
+{
+    key = (key ^ value) * UINT64_C(0x9E3779B97F4A7C15);
+    return key ^ (key >> 32);
+}
+
+/* Fills `called`, with `all` calls, and `walked`. Returns how many threads there are. */
+static size_t
+walk(size_t most, size_t *all)
+{
+    size_t threads = 0, calls = 0;
+    PyThread_acquire_lock(_PyRuntime.interpreters.mutex, WAIT_LOCK);
+    PyThreadState *state = PyInterpreterState_ThreadHead(PyThreadState_Get()->interp);
+    for (; state != NULL; state = PyThreadState_Next(state)) {
+        Walked here = {state->thread_id, 0, calls, 0};
+        _PyInterpreterFrame *frame = state->cframe == NULL ? NULL : state->cframe->current_frame;
+        for (; frame != NULL && here.count < most; frame = frame->previous) {
+            if (_PyFrame_IsIncomplete(frame))
+                continue;
+            if (!make_room((void **)&called, &most_called, calls + 1, sizeof(Called)))
+                break;
+            int instruction = _PyInterpreterFrame_LASTI(frame) * (int)sizeof(_Py_CODEUNIT);
+            called[calls++] = (Called){(PyObject *)frame->f_code, frame->f_globals, instruction};
+            Py_INCREF(frame->f_code);
+            Py_INCREF(frame->f_globals);
+            here.key = mixed(mixed(here.key, (uintptr_t)frame->f_code), (uint64_t)instruction);
+            here.count++;
+        }
+        if (here.count && make_room((void **)&walked, &most_walked, threads + 1, sizeof(Walked)))
+            walked[threads++] = here;
+    }
+    PyThread_release_lock(_PyRuntime.interpreters.mutex);
+    *all = calls;
+    return threads;
+}
+
+static PyObject *
+frames_of(const Called *from, size_t count)
+{
+    PyObject *frames = PyTuple_New((Py_ssize_t)count);
+    for (size_t at = 0; frames != NULL && at < count; at++) {
+        PyObject *frame = Py_BuildValue("OOi", from[at].code, from[at].globals,
+                                        from[at].instruction);
+        if (frame == NULL)
+            Py_CLEAR(frames);
+        else
+            PyTuple_SET_ITEM(frames, (Py_ssize_t)at, frame);
+    }
+    return frames;
+}
+
+PyDoc_STRVAR(stacks_doc, "See `gpuprof_timing._stacks.stacks`; one caller at a time.");
+
+static PyObject *
+stacks(PyObject *module, PyObject *arguments)
+{
+    PyObject *known;
+    Py_ssize_t most;
+    if (!PyArg_ParseTuple(arguments, "O!n", &PyDict_Type, &known, &most))
+        return NULL;
+    size_t calls, threads = walk(most < 0 ? 0 : (size_t)most, &calls);
+    PyObject *made = PyList_New(0);
+    for (size_t at = 0; made != NULL && at < threads; at++) {
+        const Walked *here = walked + at;
+        PyObject *key = PyLong_FromUnsignedLongLong(here->key), *frames = NULL, *row = NULL;
+        int is_known = key == NULL ? -1 : PyDict_Contains(known, key);
+        if (is_known == 0)
+            frames = frames_of(called + here->first, here->count);
+        else if (is_known == 1)
+            frames = Py_NewRef(Py_None);
+        if (frames != NULL)
+            row = Py_BuildValue("kOO", here->thread, key, frames);
+        if (row == NULL || PyList_Append(made, row) < 0)
+            Py_CLEAR(made);
+        Py_XDECREF(key);
+        Py_XDECREF(frames);
+        Py_XDECREF(row);
+    }
+    for (size_t at = 0; at < calls; at++) {
+        Py_DECREF(called[at].code);
+        Py_DECREF(called[at].globals);
+    }
+    return made;
+}
+#endif
+
 static PyMethodDef functions[] = {
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
+    {"stacks", stacks, METH_VARARGS, stacks_doc},
+#endif
     {"claim", claim, METH_NOARGS, NULL},
     {"add_time", (PyCFunction)(void (*)(void))add_time, METH_FASTCALL, NULL},
     {"bind", bind, METH_VARARGS, NULL},

@@ -179,10 +179,11 @@ other threads make more.
 
 def roots(clock: Callable[[], int]) -> list[Node]:
     """The roots of the trees that have this clock."""
-    return [recording.root for recording in _living() if recording.clock is clock]
+    return [recording.root for recording in living() if recording.clock is clock]
 
 
-def _living() -> list[Any]:
+def living() -> list[Any]:
+    """All recordings, while other threads may make more."""
     return [each for ref in recordings.valuerefs() if (each := ref()) is not None]
 
 
@@ -193,43 +194,6 @@ def task_track() -> int | tuple[int, int]:
         return get_ident()
     task = asyncio.current_task()
     return get_ident() if task is None else (get_ident(), id(task))
-
-
-def open_nodes(clock: Callable[[], int]) -> dict[int, Node]:
-    """The node of the innermost open scope of each thread, by the thread's id.
-
-    Of the trees that have this clock. Scopes of asyncio's tasks are in no thread's.
-    """
-    found: dict[int, tuple[int, Node]] = {}
-    for recording in _living():
-        if recording.clock is not clock:
-            continue
-        for reference in recording.moving.valuerefs():
-            cursor = reference()
-            thread = cursor and cursor.track
-            if thread is None:
-                continue
-            scope = cursor.scope
-            while scope.node is None:
-                scope = scope.parent
-            node = scope.node
-            if node is None or node.parent is None:  # it has just ended; or none is open
-                continue
-            started = scope.started or 0
-            if thread not in found or found[thread][0] < started:
-                found[thread] = started, node
-    return {thread: node for thread, (_, node) in found.items()}
-
-
-def task_tracks() -> dict[int, tuple[int, int]]:
-    """The tracks of asyncio's tasks that run now, by their threads' ids."""
-    tasks = getattr(sys.modules.get("asyncio.tasks"), "_current_tasks", {})
-    found = {}
-    for loop, task in list(tasks.items()):
-        thread = getattr(loop, "_thread_id", None)
-        if thread is not None:
-            found[thread] = thread, id(task)
-    return found
 
 
 def room_of(recorded: Callable[[], int], node: Node) -> int | None:
@@ -524,7 +488,7 @@ def _after_fork() -> None:
         return
     recorder.interval = clock = None
     recorder.add, recorder.crowd = _drop, []
-    for recording in _living():  # scopes that the parent has opened are none of the child's
+    for recording in living():  # scopes that the parent has opened are none of the child's
         for node in walk(recording.root):
             node.limit = node.room = None
 

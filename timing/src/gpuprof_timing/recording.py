@@ -8,20 +8,12 @@ from gpuprof_timing._compiled import PURE_VARIABLE
 from gpuprof_timing._node import Node, integer, walk
 from gpuprof_timing._parts import Parts
 from gpuprof_timing._reading import DeviceReading
-from gpuprof_timing._spans import (
-    ROLES,
-    Folded,
-    Linked,
-    SpanLog,
-    Track,
-    open_nodes,
-    roots,
-    task_track,
-    task_tracks,
-)
+from gpuprof_timing._spans import ROLES, Folded, Linked, SpanLog, Track, roots, task_track
+from gpuprof_timing._stacks import CAN_SAMPLE, open_nodes, stacks, task_tracks
 from gpuprof_timing._timing import TIMING_VARIABLE
 
 __all__ = [
+    "CAN_SAMPLE",
     "PURE_VARIABLE",
     "ROLES",
     "TIMING_VARIABLE",
@@ -36,6 +28,7 @@ __all__ = [
     "integer",
     "open_nodes",
     "roots",
+    "stacks",
     "task_track",
     "task_tracks",
     "walk",

@@ -42,7 +42,7 @@ _Rows = Sequence[Sequence[tuple[Stack, float]]]
 
 WARM_UP = "warm-up"
 """The scope of a line that stands for all that a process does in its first steps."""
-_COMPARED = ("rank", "drift", "only this rank", "imbalance")
+COMPARED = ("rank", "drift", "only this rank", "imbalance")
 """Causes of ranks that take longer than the others."""
 _ELSEWHERE = ("garbage collection", "node", "between steps")
 """Causes that are not in the place."""
@@ -135,6 +135,11 @@ class Samples:
         self._places = process.places[rows["place"]]
         self._in_tasks()
         self._stacks: dict[int, Stack] = {}
+
+    @property
+    def places(self) -> list[int]:
+        """Where any sample is."""
+        return sorted({OUTSIDE, *self._places[self._places >= 0].tolist()})
 
     def folded(self, places: Sequence[int], times: tuple[Integers, Integers]) -> Folded:
         """What was seen at some places between given times.
@@ -261,6 +266,19 @@ class Code:
         chosen = self._loop.usual if positions is None else positions
         return samples.folded(places, (starts[chosen], ends[chosen]))
 
+    def by_place(self, process: Process) -> dict[int, Mapping[Stack, float]] | None:
+        """Seconds of each stack a step, in all places and outside; ``None`` without samples."""
+        samples = self.samples(process)
+        if samples is None:
+            return None
+        starts, ends = (edges[self._loop.usual] for edges in self._run.step_edges(process))
+        folded = {place: samples.folded([place], (starts, ends)) for place in samples.places}
+        return {place: each.seconds for place, each in folded.items() if each.seconds}
+
+    def path(self, place: int) -> str:
+        """The names of the scopes around a place and its own."""
+        return self._run.places[place].path
+
     def samples(self, process: Process) -> Samples | None:
         """The samples of a process; ``None`` if it has none."""
         if process.number not in self._samples:
@@ -346,7 +364,7 @@ def find(
 
 
 def _of_finding(loop: Loop, code: Code, finding: Finding) -> Line | None:
-    if finding.cause in _COMPARED:
+    if finding.cause in COMPARED:
         return code.extra(finding.worker, finding.group, finding.scope)
     if finding.cause == "late start":
         return code.extra(finding.worker, finding.group, NAMES[OUTSIDE])

@@ -24,7 +24,7 @@ from markupsafe import Markup
 
 from gpuprof._analysis import reading
 from gpuprof._analysis.diff import DEFAULT, Condition, diff
-from gpuprof._analysis.explain import Explainer
+from gpuprof._analysis.explain import Explainer, Explanation
 from gpuprof._analysis.run import Run, Step
 from gpuprof._analysis.scopes import spreads
 from gpuprof._analysis.summary import summary_of
@@ -36,6 +36,7 @@ from gpuprof._artifacts.receipt import count, counted, size_text
 from gpuprof._report import explain as explaining
 from gpuprof._report import gantt
 from gpuprof._report.diff import as_dict, interval, percent, signed, verdict
+from gpuprof._report.flames import flames
 from gpuprof._report.heat import HeatMap, heat_maps
 from gpuprof._report.ranges import DEVICE, Node, WindowRanges, files_of, read_ranges
 from gpuprof._report.trees import Tree, merged
@@ -129,7 +130,7 @@ def _hash(content: str) -> str:
     return f"sha256-{base64.b64encode(digest).decode()}"
 
 
-_DRAWN = ("run", "explain", "steps", "gantt", "heat", "trees", "ranges")
+_DRAWN = ("run", "explain", "steps", "gantt", "heat", "trees", "stacks", "ranges")
 
 
 def _block(data: Mapping[str, Any]) -> str:
@@ -184,11 +185,13 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
     except ConfigError as error:
         without = "; ".join(error.problems)
     explanation: _Section = {"why": without}
+    explained: Explanation | None = None
     explainer: Explainer | None = None
     if read is not None:
         try:
             explainer = explaining.explainer(read)
-            explanation = explaining.as_dict(explainer.explain())
+            explained = explainer.explain()
+            explanation = explaining.as_dict(explained)
         except ConfigError as error:
             explanation = {"why": "; ".join(error.problems)}
     bars = _bars(read) if read else []
@@ -213,6 +216,7 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
         "gantt": pictures,
         "heat": _heat(read, explanation) if read else {"why": without},
         "trees": trees,
+        "stacks": _stacks(explainer, explained),
         "ranges": ranges,
         "receipt": _receipt(manifest, directory, output),
         "commands": _commands(manifest),
@@ -463,6 +467,24 @@ def _trees(directory: str, read: Run | None, group: str) -> _Section:
         return {"why": "No scope ran.", "problems": broken}
     first = next((at for at, tree in enumerate(sections) if tree["group"] == group), 0)
     return {"columns": _COLUMNS, "trees": sections, "first": first, "problems": broken}
+
+
+def _stacks(explainer: Explainer | None, explained: Explanation | None) -> _Section:
+    """The functions of each group, and what slow ranks have more."""
+    if explainer is None or explained is None:
+        return {"why": "No step can be explained."}
+    made = flames(explainer.record, explained.findings)
+    if not made:
+        return {"why": "No stacks were sampled: see the key sampling."}
+    return {
+        "flames": [
+            {
+                "name": _cut(flame.name),
+                "rows": [(depth, _cut(name), round(1e9 * s)) for depth, name, s in flame.rows],
+            }
+            for flame in made
+        ]
+    }
 
 
 _COLUMNS = (

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from gpuprof import _tables
-from gpuprof._analysis.stacks import WARM_UP, Line
+from gpuprof._analysis.stacks import WARM_UP, Frame, Line
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts import stacks as artifacts
 from gpuprof._artifacts.ledger import Ledger
@@ -54,6 +54,12 @@ def short(file: str) -> str:
     """The path of a source as people read it: of what is installed from its package on."""
     installed = _INSTALLED.match(file)
     return file[installed.end() :] if installed else re.split(r"[/\\]", file)[-1]
+
+
+def frame_text(frame: Frame) -> str:
+    """A function and its line."""
+    function, line = frame
+    return f"{function.full_name} ({short(function.file)}:{line})"
 
 
 def hottest(lines: Sequence[Line]) -> str:
@@ -128,8 +134,7 @@ def _profile(ledger: Ledger, read: artifacts.Stacks) -> Counter[tuple[str, ...]]
     frames: dict[int, tuple[str, ...]] = {0: ()}
     for number, (caller, function, line) in enumerate(read.stacks[1:].tolist(), 1):
         about = read.functions[function]
-        text = f"{about.full_name} ({short(about.file)}:{line})"
-        frames[number] = (*frames[caller], text)
+        frames[number] = (*frames[caller], frame_text((about, line)))
     for stack, track, place, _, start, end in read.samples.tolist():
         scope = (f"[{ledger.places[place].path}]",) if place else ()
         inside = frames[stack] or ("(more)",)

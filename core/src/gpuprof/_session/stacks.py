@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import struct
-import sys
 import threading
 import time
 from _thread import allocate_lock, get_ident
-from collections.abc import Callable, Mapping
-from types import CodeType, FrameType
+from collections.abc import Callable, Mapping, Sequence
+from types import CodeType
 
-from gpuprof_timing.recording import Node, open_nodes, task_tracks
+from gpuprof_timing.recording import CAN_SAMPLE, Node, open_nodes, stacks, task_tracks
 
 from gpuprof._session.blocks import BlockFile
 
@@ -102,7 +101,9 @@ class Sampler:
         self._new_stacks: list[bytes] = []
 
     def begin(self) -> None:
-        """Start to sample."""
+        """Start to sample, where that is safe."""
+        if not CAN_SAMPLE:
+            return
         threading.Thread(target=self._run, name=f"{_OWN_THREADS}stacks", daemon=True).start()
 
     def end(self) -> None:
@@ -166,14 +167,19 @@ class Sampler:
     def _sample(self) -> None:
         now = self._clock()
         nodes, tasks = open_nodes(self._clock), task_tracks()
-        frames = sys._current_frames()
-        for ident, frame in frames.items():
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        alive = set()
+        for ident, key, frames in stacks(self._known, _MOST_FRAMES):
+            alive.add(ident)
             own = self._own.get(ident)
             if own is None:
                 own = self._own[ident] = _is_own(ident)
             if own:
                 continue
-            stack = self._stack_of(frame)
+            if frames is not None:
+                self._known[key] = self._new_stack(frames)
+            stack = self._known[key]
             node, track = nodes.get(ident), tasks.get(ident, ident)
             stretch = self._stretches.get(ident)
             if stretch is None:
@@ -186,9 +192,9 @@ class Sampler:
                 start = stretch.end
                 self._cut(stretch)
             self._stretches[ident] = _Stretch(stack, track, node, start, now)
-        for ident in self._stretches.keys() - frames.keys():
+        for ident in self._stretches.keys() - alive:
             self._cut(self._stretches.pop(ident))
-        for ident in self._own.keys() - frames.keys():  # another thread may get its number
+        for ident in self._own.keys() - alive:  # another thread may get its number
             del self._own[ident]
         self._last = now
 
@@ -200,31 +206,12 @@ class Sampler:
         stretch.written += stretch.end - stretch.start
         stretch.start, stretch.samples = stretch.end, 0
 
-    def _stack_of(self, frame: FrameType) -> int:
+    def _new_stack(self, frames: Sequence[tuple[CodeType, dict[str, object], int]]) -> int:
         """The number of a stack; 0 if there are too many."""
-        key: list[int] = []
-        inner: FrameType | None = frame
-        while inner is not None and len(key) < 2 * _MOST_FRAMES:
-            key += (id(inner.f_code), inner.f_lasti)
-            inner = inner.f_back
-        known = hash(tuple(key))  # of 64 bits; the tuples would take 20 times the memory
-        number = self._known.get(known)
-        if number is None:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            number = self._known[known] = self._new_stack(frame)
-        return number
-
-    def _new_stack(self, frame: FrameType) -> int:
-        frames: list[FrameType] = []
-        inner: FrameType | None = frame
-        while inner is not None and len(frames) < _MOST_FRAMES:
-            frames.append(inner)
-            inner = inner.f_back
         number = 0
-        for outer in reversed(frames):
-            function = self._function_of(outer)
-            key = number, function, outer.f_lineno or _line_before(outer)
+        for code, variables, instruction in reversed(frames):
+            function = self._function_of(code, variables)
+            key = number, function, _line_of(code, instruction)
             if not function or (key not in self._stacks and len(self._stacks) >= _MOST_STACKS):
                 return 0
             if key not in self._stacks:
@@ -233,14 +220,13 @@ class Sampler:
             number = self._stacks[key]
         return number
 
-    def _function_of(self, frame: FrameType) -> int:
-        """The number of a frame's function; 0 if there are too many."""
-        code = frame.f_code
+    def _function_of(self, code: CodeType, variables: dict[str, object]) -> int:
+        """The number of a function, given its global variables; 0 if there are too many."""
         if id(code) in self._codes:
             return self._codes[id(code)][1]
         if len(self._codes) >= _MOST_FUNCTIONS:
             return 0
-        module = dict.get(frame.f_globals, "__name__")  # a subclass's `get` is not ours to call
+        module = dict.get(variables, "__name__")  # a subclass's `get` is not ours to call
         words = (
             getattr(code, "co_qualname", code.co_name),  # from Python 3.11 on
             module if isinstance(module, str) else "",
@@ -292,11 +278,10 @@ class Sampler:
         self._on_fault(f"no more stacks are sampled: {reason}; everything else goes on")
 
 
-def _line_before(frame: FrameType) -> int:
-    """The line of a frame at an instruction that the compiler gave none, as a loop's jump."""
-    lines = frame.f_code.co_lines()
-    before = [line for start, _, line in lines if line and start <= frame.f_lasti]
-    return before[-1] if before else frame.f_code.co_firstlineno
+def _line_of(code: CodeType, instruction: int) -> int:
+    """The line of an instruction; of one that has none, as a loop's jump, the line before."""
+    lines = [line for start, _, line in code.co_lines() if line and start <= instruction]
+    return lines[-1] if lines else code.co_firstlineno
 
 
 def _is_own(ident: int) -> bool:

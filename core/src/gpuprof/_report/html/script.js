@@ -454,7 +454,7 @@ function drawTrees(root, run) {
       const depth = row[of.depth];
       path.length = depth;
       path[depth] = row[of.name];
-      const node = { row, path: path.join("/"), depth, total: row[of.total], children: [], above: depth ? above[depth - 1] : null };
+      const node = { row, name: row[of.name], path: path.join("/"), depth, total: row[of.total], children: [], above: depth ? above[depth - 1] : null };
       above.length = depth;
       above[depth] = node;
       if (node.above) node.above.children.push(node);
@@ -487,45 +487,84 @@ function drawTrees(root, run) {
 
   function draw() {
     if (!width) return;
-    const top = nodes.filter((node) => !node.above);
-    const shown = zoomed ? [zoomed] : top;
-    const deepest = (node) => node.children.reduce((most, child) => Math.max(most, deepest(child)), node.depth);
-    const first = shown.length ? shown[0].depth : 0;
-    const levels = Math.min(12, Math.max(0, ...shown.map(deepest)) - first + 1);
-    const made = svg("svg", { ...sized(width, levels * 24 + 2), role: "img", "aria-label": "scopes by time" });
-    const texts = [];
-    function put(some, from, size, level, whole) {
-      if (level >= levels) return;
-      const sum = some.reduce((all, node) => all + node.total, 0);
-      const scale = size / Math.max(whole || sum, sum, 1);
-      let at = from;
-      for (const node of [...some].sort((one, other) => other.total - one.total)) {
-        const wide = node.total * scale;
-        if (wide < 0.7) continue;
-        const rect = svg("rect", { class: `c${hue(node.row[of.name])}`, x: at, y: level * 24 + 1, width: wide, height: 23 });
-        rect.about = `${node.path}\n${duration(node.total / 1e9)}, ${node.row[of.calls]} calls`;
-        rect.node = node;
-        made.append(rect);
-        const fits = Math.floor((wide - 6) / 6.7);
-        const name = node.row[of.name];
-        if (fits > 2) texts.push(svg("text", { class: "in", x: at + 4, y: level * 24 + 16 }, name.length > fits ? `${name.slice(0, fits - 1)}…` : name));
-        put(node.children, at, wide, level + 1, node.total);
-        at += wide;
-      }
-    }
-    put(shown, 0, width, 0, 0);
-    made.append(...texts);
-    made.addEventListener("click", (event) => {
-      const node = event.target.node;
-      if (!node) return;
-      zoomed = node === zoomed ? node.above : node;
+    icicle.replaceChildren(icicleOf(nodes, zoomed, width, 12, (node) => `${node.path}\n${duration(node.total / 1e9)}, ${node.row[of.calls]} calls`, (node) => {
+      zoomed = node;
       draw();
-    });
-    tipped(made, (event) => event.target.about || "");
-    icicle.replaceChildren(made);
+    }));
   }
   select.value = String(run.trees.first);
   show(run.trees.first);
+}
+
+// Boxes inside boxes, as wide as their time; a click makes one the widest
+function icicleOf(nodes, zoomed, width, most, about, zoom) {
+  const shown = zoomed ? [zoomed] : nodes.filter((node) => !node.above);
+  const deepest = (node) => node.children.reduce((most, child) => Math.max(most, deepest(child)), node.depth);
+  const first = shown.length ? shown[0].depth : 0;
+  const levels = Math.min(most, Math.max(0, ...shown.map(deepest)) - first + 1);
+  const made = svg("svg", { ...sized(width, levels * 24 + 2), role: "img", "aria-label": "by time" });
+  const texts = [];
+  function put(some, from, size, level, whole) {
+    if (level >= levels) return;
+    const sum = some.reduce((all, node) => all + node.total, 0);
+    const scale = size / Math.max(whole || sum, sum, 1);
+    let at = from;
+    for (const node of [...some].sort((one, other) => other.total - one.total)) {
+      const wide = node.total * scale;
+      if (wide < 0.7) continue;
+      const rect = svg("rect", { class: `c${hue(node.name)}`, x: at, y: level * 24 + 1, width: wide, height: 23 });
+      rect.about = about(node);
+      rect.node = node;
+      made.append(rect);
+      const fits = Math.floor((wide - 6) / 6.7);
+      if (fits > 2) texts.push(svg("text", { class: "in", x: at + 4, y: level * 24 + 16 }, node.name.length > fits ? `${node.name.slice(0, fits - 1)}…` : node.name));
+      put(node.children, at, wide, level + 1, node.total);
+      at += wide;
+    }
+  }
+  put(shown, 0, width, 0, 0);
+  made.append(...texts);
+  made.addEventListener("click", (event) => {
+    const node = event.target.node;
+    if (node) zoom(node === zoomed ? node.above : node);
+  });
+  tipped(made, (event) => event.target.about || "");
+  return made;
+}
+
+// What was seen to run: functions of a group, and of a slow rank what it takes longer
+
+function drawStacks(root, run) {
+  const flames = run.stacks.flames;
+  const select = el("select", { "aria-label": "whose functions", onchange: () => show(Number(select.value)) },
+    flames.map((flame, at) => el("option", { value: at }, flame.name)));
+  const holder = el("div"), icicle = el("div", { class: "icicle" });
+  root.append(el("div", { class: "tools" }, select), icicle, holder,
+    el("p", { class: "quiet" }, "Time a step, from samples of stacks; the way into each scope is left out. gpuprof report --stacks has all."));
+  let nodes = [], zoomed = null, width = 0;
+  drawn(holder, (found) => { width = found; draw(); });
+
+  function show(at) {
+    const above = [];
+    nodes = flames[at].rows.map(([depth, name, total]) => {
+      const node = { name, depth, total, children: [], above: depth ? above[depth - 1] : null };
+      above.length = depth;
+      above[depth] = node;
+      if (node.above) node.above.children.push(node);
+      return node;
+    });
+    zoomed = null;
+    draw();
+  }
+
+  function draw() {
+    if (!width) return;
+    icicle.replaceChildren(icicleOf(nodes, zoomed, width, 24, (node) => `${node.name}\n${duration(node.total / 1e9)} a step`, (node) => {
+      zoomed = node;
+      draw();
+    }));
+  }
+  show(0);
 }
 
 function hue(name) {
@@ -589,5 +628,6 @@ for (const [number, run] of data.runs.entries()) {
   }
   if (has("heat")) drawHeat(side("heat"), run);
   if (has("trees")) drawTrees(side("trees"), run);
+  if (has("stacks")) drawStacks(side("stacks"), run);
   if (has("ranges")) drawRanges(side("ranges"), run);
 }

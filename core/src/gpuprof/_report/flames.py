@@ -1,0 +1,128 @@
+"""What groups run, as trees of functions: all their time, and what a slow rank takes longer."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from gpuprof._analysis import stragglers
+from gpuprof._analysis.causes import Finding
+from gpuprof._analysis.loop import NAMES, Loop
+from gpuprof._analysis.path import OUTSIDE
+from gpuprof._analysis.run import Process
+from gpuprof._analysis.stacks import COMPARED, Code
+from gpuprof._report.stacks import frame_text
+
+MOST_PROCESSES = 16
+"""Of a group, evenly spread."""
+_LEAST = 0.002
+"""Of a tree, a function that is drawn."""
+
+Path = tuple[str, ...]
+"""A scope, and the functions in it from the outermost one on."""
+Tree = dict[Path, float]
+"""Seconds a step in a function and all that it calls."""
+
+
+@attrs.frozen
+class Flame:
+    """A tree of functions.
+
+    Args:
+        name: of whom, or what.
+        rows: depth, name, and seconds a step, each parent before its children.
+    """
+
+    name: str
+    rows: list[tuple[int, str, float]]
+
+
+def flames(loop: Loop, findings: Sequence[Finding]) -> list[Flame]:
+    """A tree for each group, and one for each rank that is slow: its difference to the median."""
+    code = Code(loop)
+    made = []
+    for group in loop.run.groups:
+        ranks = [rank[-1] for rank in stragglers.members(loop.run, group).values()]
+        trees = _trees(code, _spread(ranks))
+        if trees:
+            mean = {path: total / len(trees) for path, total in _sum(trees.values()).items()}
+            made.append(_flame(group, mean))
+        for finding in findings:
+            slow = next((each for each in ranks if each.name == finding.worker), None)
+            if finding.group == group and finding.cause in COMPARED and slow is not None:
+                others = [each for each in ranks if each is not slow]
+                mine, theirs = _trees(code, [slow]), _trees(code, _spread(others))
+                if mine and theirs:
+                    more = _more(mine[slow.number], list(theirs.values()))
+                    made.append(_flame(f"{slow.name}, more than the median of {group}", more))
+    return [flame for flame in made if flame.rows]
+
+
+def _trees(code: Code, processes: Iterable[Process]) -> dict[int, Tree]:
+    """The tree of each process that was sampled."""
+    found = {}
+    for process in processes:
+        by_place = code.by_place(process)
+        if by_place is None:
+            continue
+        tree: Tree = defaultdict(float)
+        for place, stacks in by_place.items():
+            scope = NAMES[OUTSIDE] if place == OUTSIDE else code.path(place)
+            for stack, seconds in stacks.items():
+                path = (scope, *map(frame_text, stack))
+                for depth in range(1, len(path) + 1):
+                    tree[path[:depth]] += seconds
+        found[process.number] = tree
+    return found
+
+
+def _sum(trees: Iterable[Tree]) -> Tree:
+    total: Tree = defaultdict(float)
+    for tree in trees:
+        for path, seconds in tree.items():
+            total[path] += seconds
+    return total
+
+
+def _more(tree: Tree, others: Sequence[Tree]) -> Tree:
+    return {
+        path: seconds - statistics.median(other.get(path, 0.0) for other in others)
+        for path, seconds in tree.items()
+    }
+
+
+def _flame(name: str, tree: Mapping[Path, float]) -> Flame:
+    whole = sum(seconds for path, seconds in tree.items() if len(path) == 1)
+    drawn = {path: each for path, each in tree.items() if each > max(0.0, _LEAST * whole)}
+    hidden = _entered(drawn)
+    rows = []
+    for path in sorted(drawn):
+        outer = hidden[path[0]]
+        if len(path) == 1 or len(path) > outer:
+            rows.append((max(0, len(path) - outer), path[-1], drawn[path]))
+    return Flame(name, rows)
+
+
+def _entered(tree: Iterable[Path]) -> dict[str, int]:
+    """How many names in front all paths of each scope have in common: the way into it."""
+    paths = set(tree)
+    by_scope: dict[str, list[Path]] = defaultdict(list)
+    for path in paths - {path[:-1] for path in paths}:
+        by_scope[path[0]].append(path)
+    return {
+        scope: max(1, min(_common(min(inner), max(inner)), min(map(len, inner)) - 1))
+        for scope, inner in by_scope.items()
+    }
+
+
+def _common(one: Path, other: Path) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _spread(processes: Sequence[Process]) -> list[Process]:
+    most = min(len(processes), MOST_PROCESSES)
+    return [processes[number * len(processes) // most] for number in range(most)]

@@ -1,0 +1,51 @@
+"""The trees of functions on a run's page."""
+
+from __future__ import annotations
+
+import pytest
+from gpuprof._analysis import reading
+from gpuprof._report.explain import explainer
+from gpuprof._report.flames import Flame, flames
+from support.made_stacks import Frame, write_stacks
+from support.simulated_run import SimulatedLedger
+
+MS = 1_000_000
+MAIN: Frame = ("<module>", "__main__", "/job/train.py", 12)
+LOAD: Frame = ("load", "__main__", "/job/train.py", 20)
+LOADS: Frame = ("loads", "json", "/usr/lib/python3.11/json/__init__.py", 346)
+CROP: Frame = ("crop", "__main__", "/job/train.py", 30)
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Flame]:
+    """Four ranks that crop for 40 ms a step, of which one reads JSON for 30 ms, too."""
+    directory = tmp_path_factory.mktemp("flames") / "run"
+    for rank in range(4):
+        ledger = SimulatedLedger(f"A-{rank}")
+        samples = []
+        for step in range(60):
+            begin, long = step * 100 * MS, (70 if rank == 2 else 40) * MS
+            ledger.span("load", begin, begin + long)
+            ledger.step(step, begin, begin + 90 * MS)
+            crops = begin + 40 * MS
+            samples.append(([MAIN, LOAD, CROP], 1, 1, 2, begin, crops))
+            if rank == 2:
+                samples.append(([MAIN, LOAD, LOADS], 1, 1, 2, crops, begin + long))
+        write_stacks(ledger.write(directory), samples)
+    explaining = explainer(reading.read(directory))
+    return flames(explaining.record, explaining.explain().findings)
+
+
+def test_a_group_has_a_tree_of_functions(drawn: list[Flame]) -> None:
+    """The mean of its ranks, below their scope, without the way into it."""
+    assert [
+        (0, "load", 47.5),
+        (1, "crop (train.py:30)", 40.0),
+        (1, "json.loads (json/__init__.py:346)", 7.5),
+    ] == [(depth, name, round(1000 * seconds, 1)) for depth, name, seconds in drawn[0].rows]
+
+
+def test_a_slow_rank_has_what_it_takes_longer(drawn: list[Flame]) -> None:
+    """And nothing that all ranks take."""
+    assert "A-2, more than the median of A" == drawn[1].name
+    assert ["load", "json.loads (json/__init__.py:346)"] == [name for _, name, _ in drawn[1].rows]

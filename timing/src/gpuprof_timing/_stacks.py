@@ -1,0 +1,92 @@
+"""What all threads run now, and in which scopes and tasks."""
+
+from __future__ import annotations
+
+import sys
+
+from gpuprof_timing._compiled import hot
+from gpuprof_timing._spans import living
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import CodeType, FrameType
+    from typing import Any, TypeAlias
+
+    from gpuprof_timing._node import Node
+
+    Frame: TypeAlias = "tuple[CodeType, dict[str, Any], int]"
+
+CAN_SAMPLE: bool = (
+    hasattr(hot, "stacks")
+    if sys.version_info[:2] == (3, 11)
+    else getattr(sys, "_is_gil_enabled", lambda: True)()
+)
+"""Whether `stacks` is safe: in Python 3.11 it needs the compiled module, which says why."""
+
+
+def _stacks(
+    known: Mapping[int, object], most: int
+) -> list[tuple[int, int, Sequence[Frame] | None]]:
+    found: list[tuple[int, int, Sequence[Frame] | None]] = []
+    for thread, innermost in sys._current_frames().items():
+        frames: list[FrameType] = []
+        key: list[int] = []
+        frame: FrameType | None = innermost
+        while frame is not None and len(frames) < most:
+            frames.append(frame)
+            key += (id(frame.f_code), frame.f_lasti)
+            frame = frame.f_back
+        number = hash(tuple(key))
+        named = None
+        if number not in known:
+            named = [(each.f_code, each.f_globals, each.f_lasti) for each in frames]
+        found.append((thread, number, named))
+    return found
+
+
+stacks: Callable[[Mapping[int, object], int], list[tuple[int, int, Sequence[Frame] | None]]] = (
+    getattr(hot, "stacks", _stacks)
+)
+"""The stack of each thread: its id, a key of 64 bits, and the frames from the innermost one out.
+
+Equal stacks have one key while their code objects live. Frames are ``None`` if the key is in the
+mapping `known`; there are at most so many of a thread.
+"""
+
+
+def open_nodes(clock: Callable[[], int]) -> dict[int, Node]:
+    """The node of the innermost open scope of each thread, by the thread's id.
+
+    Of the trees that have this clock. Scopes of asyncio's tasks are in no thread's.
+    """
+    found: dict[int, tuple[int, Node]] = {}
+    for recording in living():
+        if recording.clock is not clock:
+            continue
+        for reference in recording.moving.valuerefs():
+            cursor = reference()
+            thread = cursor and cursor.track
+            if thread is None:
+                continue
+            scope = cursor.scope
+            while scope.node is None:
+                scope = scope.parent
+            node = scope.node
+            if node is None or node.parent is None:  # it has just ended; or none is open
+                continue
+            started = scope.started or 0
+            if thread not in found or found[thread][0] < started:
+                found[thread] = started, node
+    return {thread: node for thread, (_, node) in found.items()}
+
+
+def task_tracks() -> dict[int, tuple[int, int]]:
+    """The tracks of asyncio's tasks that run now, by their threads' ids."""
+    tasks = getattr(sys.modules.get("asyncio.tasks"), "_current_tasks", {})
+    found = {}
+    for loop, task in list(tasks.items()):
+        thread = getattr(loop, "_thread_id", None)
+        if thread is not None:
+            found[thread] = thread, id(task)
+    return found
