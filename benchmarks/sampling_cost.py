@@ -16,8 +16,8 @@ from gpuprof._session import stacks
 from gpuprof._session.stacks import Sampler
 from tabulate import tabulate
 
-GOAL = 0.3
-"""Per cent of a core."""
+GOAL = 0.35
+"""Per cent of a core: what the sampler allows itself, and how far a short turn is off."""
 TURN = 0.5
 """Seconds."""
 THREADS = 8
