@@ -44,14 +44,14 @@ def ranks(numbers: Iterable[int]) -> str:
     >>> ranks([0, 1, 2, 5]), ranks([7])
     ('ranks 0-2,5', 'rank 7')
     """
-    known = sorted(set(numbers))
+    in_order = sorted(set(numbers))
     stretches: list[str] = []
-    for first, step, count in runs(known):
+    for first, step, count in runs(in_order):
         if count > 2 and step == 1:
             stretches.append(f"{first}-{first + count - 1}")
         else:
             stretches += [str(first + step * index) for index in range(count)]
-    return f"rank{'s' if len(known) > 1 else ''} {','.join(stretches)}"
+    return f"rank{'s' if len(in_order) > 1 else ''} {','.join(stretches)}"
 
 
 def text(
@@ -72,16 +72,16 @@ def text(
     if lines:
         lines.append("")
     everything = doings(now, later)
-    shown = [each for each in everything if full or not each.thread or each.is_jobs]
+    visible = [doing for doing in everything if full or not doing.thread or doing.is_jobs]
     group = None
-    for each in classes(shown):
-        if each.group != group:
-            group = each.group
+    for alike in classes(visible):
+        if alike.group != group:
+            group = alike.group
             lines.append(f"{group}:")
-        lines += _class(each, full)
-    hidden = len(everything) - len(shown)
-    if hidden:
-        lines.append(f"{hidden} threads run only libraries; --full shows them")
+        lines += _class(alike, full)
+    count = len(everything) - len(visible)
+    if count:
+        lines.append(f"{count} threads run only libraries; --full shows them")
     return "\n".join(lines)
 
 
@@ -102,16 +102,16 @@ def sentences(now: Sequence[Process], later: Sequence[Process]) -> list[str]:
     """Who waits for whom."""
     last = later or now
     absent = [process for process in last if process.state != "answered"]
-    known = waits(last, doings(now, later))
-    return list(dict.fromkeys(_sentence(wait, absent) for wait in known))
+    all_waits = waits(last, doings(now, later))
+    return list(dict.fromkeys(_sentence(wait, absent) for wait in all_waits))
 
 
 def _sentence(wait: Wait, absent: Sequence[Process]) -> str:
     if isinstance(wait, Collective):
         return _collective(wait, absent)
     if isinstance(wait, Cycle):
-        around = [f"{_doing(each)} waits for" for each in wait.around]
-        return f"deadlock: {' '.join(around)} {wait.around[0].process.name}"
+        reasons = [f"{_doing(doing)} waits for" for doing in wait.around]
+        return f"deadlock: {' '.join(reasons)} {wait.around[0].process.name}"
     if isinstance(wait, Chain):
         them = _names(wait.waiters)
         verb = "waits" if len(wait.waiters) == 1 else "wait"
@@ -131,25 +131,25 @@ def _sentence(wait: Wait, absent: Sequence[Process]) -> str:
 
 
 def _collective(wait: Collective, absent: Sequence[Process]) -> str:
-    seconds = max(each.seconds for each in wait.inside)
+    seconds = max(inner.seconds for inner in wait.inside)
     since = f" for {age(seconds)}" if seconds else ""
     operation = f"{wait.operation} " if wait.operation else "a collective, "
     numbers = [
-        each.process.answer["rank of job"]
-        for each in wait.inside
-        if "rank of job" in each.process.answer
+        inner.process.answer["rank of job"]
+        for inner in wait.inside
+        if "rank of job" in inner.process.answer
     ]
     inside = f"{len(wait.inside)} of {wait.size} ({ranks(numbers)})"
     verb = "is" if len(wait.inside) == 1 else "are"
     late = []
-    for rank, begun, doing in wait.late:
+    for rank, beginning, doing in wait.late:
         if doing is not None:
             name = f"rank {rank} ({doing.process.name})"
-            at_most = "" if begun is None else f"has begun #{begun} at most, and "
+            at_most = "" if beginning is None else f"has begun #{beginning} at most, and "
             late.append(f"{name} {at_most}is in {_place(doing)}")
         else:
-            gone = [each for each in absent if each.rank == rank]
-            state = gone[0].state if len(gone) == 1 else "not among those that answer"
+            ends = [inner for inner in absent if inner.rank == rank]
+            state = ends[0].state if len(ends) == 1 else "not among those that answer"
             late.append(f"rank {rank} is {'silent' if state == 'answered' else state}")
     more = f"; {len(late) - _MOST} more" if len(late) > _MOST else ""
     return (
@@ -171,22 +171,22 @@ def _place(doing: Doing) -> str:
 def _names(processes: Sequence[Process]) -> str:
     """Names as people list them, those of a group together."""
     groups: dict[str, list[Process]] = {}
-    for each in processes:
-        groups.setdefault(each.group, []).append(each)
-    listed = []
+    for process in processes:
+        groups.setdefault(process.group, []).append(process)
+    parts = []
     for group, those in groups.items():
-        if len(those) == 1 or any(".child-" in each.name for each in those):
-            names = [each.name for each in those]
+        if len(those) == 1 or any(".child-" in process.name for process in those):
+            names = [process.name for process in those]
             more = [f"{len(names) - _MOST} more of {group}"] if len(names) > _MOST else []
-            listed += [*names[:_MOST], *more]
+            parts += [*names[:_MOST], *more]
         else:
-            listed.append(f"{group} {ranks(each.rank for each in those)}")
-    return all_of(listed)
+            parts.append(f"{group} {ranks(process.rank for process in those)}")
+    return all_of(parts)
 
 
-def _class(found: Class, full: bool) -> list[str]:
-    first = found.same[0]
-    about = [_who(found)]
+def _class(alike: Class, full: bool) -> list[str]:
+    first = alike.same[0]
+    about = [_who(alike)]
     if first.thread:
         about.append(first.thread)
     if first.process.state == "by signal":
@@ -195,9 +195,9 @@ def _class(found: Class, full: bool) -> list[str]:
         about.append("idle")
     elif first.state:
         about.append(_STATES[first.state])
-    scopes = sorted({each.scope for each in found.same if each.scope})
+    scopes = sorted({member.scope for member in alike.same if member.scope})
     if scopes:
-        seconds = [each.seconds for each in found.same if each.scope]
+        seconds = [member.seconds for member in alike.same if member.scope]
         ages = list(dict.fromkeys(age(value) for value in (min(seconds), max(seconds))))
         about.append(f"in {scopes[0]}{' and others' * (len(scopes) > 1)} for {' to '.join(ages)}")
     lines = [f"  {'; '.join(about)}"]
@@ -210,15 +210,17 @@ def _class(found: Class, full: bool) -> list[str]:
     return lines
 
 
-def _who(found: Class) -> str:
-    names = {each.process.name for each in found.same}
+def _who(alike: Class) -> str:
+    names = {member.process.name for member in alike.same}
     if len(names) == 1:
         return next(iter(names))
     children = any(".child-" in name for name in names)
     them = (
-        f"{len(names)} processes" if children else ranks(each.process.rank for each in found.same)
+        f"{len(names)} processes"
+        if children
+        else ranks(member.process.rank for member in alike.same)
     )
-    return f"{len(names)} of {found.size}: {them}"
+    return f"{len(names)} of {alike.size}: {them}"
 
 
 def as_json(now: Sequence[Process], later: Sequence[Process], who_waits: Sequence[str]) -> str:
@@ -228,7 +230,7 @@ def as_json(now: Sequence[Process], later: Sequence[Process], who_waits: Sequenc
             "time": time.time(),
             "waits": list(who_waits),
             "processes": [_entry(process) for process in (later or now)],
-            "stacks": [_merged(each) for each in classes(doings(now, later))],
+            "stacks": [_merged(alike) for alike in classes(doings(now, later))],
         },
         indent=2,
     )
@@ -247,11 +249,11 @@ def _entry(process: Process) -> dict[str, Any]:
     }
 
 
-def _merged(found: Class) -> dict[str, Any]:
-    first: Doing = found.same[0]
+def _merged(alike: Class) -> dict[str, Any]:
+    first: Doing = alike.same[0]
     return {
-        "group": found.group,
-        "processes": [each.process.name for each in found.same],
+        "group": alike.group,
+        "processes": [member.process.name for member in alike.same],
         "thread": first.thread,
         "state": first.state,
         "functions": list(first.chain),
