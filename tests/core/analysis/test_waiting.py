@@ -79,7 +79,7 @@ def test_nobody_is_said_to_run_what_a_silent_process_may_run() -> None:
     """It is named instead."""
     silent = Process("A-0", "A", 0, "node", 2, "1", "A-0.json", "stopped")
     (sentence,) = said(process("Runner-0", gets("01")), silent)
-    assert sentence.endswith("waits for a task that no process runs that has answered; A-0 did not")
+    assert sentence.endswith("a task; no process that answered runs it, and A-0 did not answer")
 
 
 def rank(number: int, begun: int, function: str) -> Process:

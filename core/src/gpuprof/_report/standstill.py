@@ -13,7 +13,7 @@ from gpuprof._artifacts.dumps import Process
 from gpuprof._report.words import all_of
 from gpuprof._session.instruments.collectives import runs
 
-_MOST = 5
+_MOST, _MOST_GONE = 5, 20
 _STATES = {
     "moves": "moves",
     "busy": "busy, and has not moved",
@@ -65,10 +65,9 @@ def text(
         full: whether whole stacks are shown, of all threads.
     """
     last = later or now
-    lines = []
-    for process in last:
-        lines += _absent(process)
-    lines += who_waits
+    gone = [line for process in last for line in _absent(process)]
+    more = [f"{len(gone) - _MOST_GONE} more do not answer"] if len(gone) > _MOST_GONE else []
+    lines = [*gone[:_MOST_GONE], *more, *who_waits]
     if lines:
         lines.append("")
     everything = doings(now, later)
@@ -91,7 +90,7 @@ def _absent(process: Process) -> list[str]:
     if process.state == "stopped":
         return [f"{where} is stopped, by SIGSTOP or a debugger{last}"]
     if process.state == "dead":
-        return [f"{where} has died{last}"]
+        return [f"{where} has ended before the run{last}"]
     if process.state == "silent":
         reason = "it may have ended there, or does not see this directory"
         return [f"{where} does not answer: {reason}{last}"]
@@ -122,12 +121,14 @@ def _sentence(wait: Wait, absent: Sequence[Process]) -> str:
         more = f"; {_names(absent)} did not answer" if absent else ""
         return f"{sentence}: the call may wait for its arguments{more}"
     what = "an actor's call" if wait.of_actor else "a task"
-    what = f"one of several calls, {what} perhaps" if wait.several else what
-    sentence = f"{_doing(wait.waiter)} waits for {what} that no process runs"
-    if absent:
-        return f"{sentence} that has answered; {_names(absent)} did not"
-    remedy = "the cluster may lack free resources: ray status"
-    return f"{sentence}: {remedy}, or it has not started yet"
+    what = f"several calls, among them {what}" if wait.several else what
+    alive = [each for each in absent if each.state != "dead"]
+    if alive:
+        who = f"no process that answered runs it, and {_names(alive)} did not answer"
+    else:
+        who = "no process runs it: it has not started yet, or the cluster lacks free resources"
+        who += " (see ray status)"
+    return f"{_doing(wait.waiter)} waits for {what}; {who}"
 
 
 def _collective(wait: Collective, absent: Sequence[Process]) -> str:

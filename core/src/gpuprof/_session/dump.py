@@ -108,7 +108,6 @@ class Answerer:
         self._step = step
         self._clock = clock
         self._seen = set(self._questions())
-        self._changed = -1
         self._pid = os.getpid()
         self._over = threading.Event()
         threading.Thread(target=self._run, name=f"{_OWN_THREADS}dump", daemon=True).start()
@@ -118,8 +117,15 @@ class Answerer:
         self._over.set()
 
     def _run(self) -> None:
+        unregister: Callable[[], object] = int
         with suppress(Exception):  # without it only a thread that holds the global lock is missed
-            _register(threading.get_native_id())
+            unregister = _register(threading.get_native_id())
+        try:
+            self._answer_until_over()
+        finally:
+            unregister()
+
+    def _answer_until_over(self) -> None:
         due = time.monotonic() + INTERVAL
         while not self._over.wait(POLL):
             try:
@@ -189,8 +195,12 @@ class Answerer:
             os.close(handle)
 
 
-def _register(thread: int) -> None:
-    """Let a signal that nobody uses write the stacks, whoever holds the global lock."""
+def _register(thread: int) -> Callable[[], object]:
+    """Let a signal that nobody uses write the stacks, whoever holds the global lock.
+
+    Returns:
+        What ends that.
+    """
     number = next(
         number
         for number in range(signal.SIGRTMAX - 6, signal.SIGRTMIN + 2, -1)
@@ -199,6 +209,16 @@ def _register(thread: int) -> None:
     memory = os.memfd_create(f"{MEMORY}-{number}-{thread}", os.MFD_CLOEXEC)
     fcntl.fcntl(memory, fcntl.F_SETFL, os.O_APPEND)  # the asker empties it
     faulthandler.register(number, file=memory, all_threads=True, chain=False)
+
+    status = os.fstat(memory)
+
+    def unregister() -> None:
+        faulthandler.unregister(number)
+        with suppress(OSError):  # a job that closes all files may have opened others since
+            if os.path.samestat(os.fstat(memory), status):
+                os.close(memory)
+
+    return unregister
 
 
 def snapshot(clock: Callable[[], int]) -> dict[str, Any]:
