@@ -31,7 +31,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Summary]:
     """Two equal runs, one whose rank 1 is slower in a scope, and one whose rank 0 is faster."""
     place = tmp_path_factory.mktemp("runs")
     return {
-        name: summary_of(SimulatedJob(seed, 0.3, slower=slower, steps=60).write(place / name))
+        name: summary_of(SimulatedJob(seed, slower=slower, steps=60).write(place / name))
         for name, seed, slower in (
             ("a", 1, {}),
             ("b", 2, {}),
@@ -81,9 +81,9 @@ def test_a_slower_scope_is_named_with_its_rank(runs: dict[str, Summary]) -> None
 
 def test_a_slower_rank_is_found_though_whole_runs_differ(tmp_path: Path) -> None:
     """By its time to the other ranks': its own alone is not sure enough."""
-    before = summary_of(SimulatedJob(1, 0.9, 0, 0.06, steps=60).write(tmp_path / "before"))
-    slow = {("ActorGroup-1", "actor/backward"): 1.2}
-    after = summary_of(SimulatedJob(11, 0.9, 0, 0.06, slow, 60).write(tmp_path / "after"))
+    before = summary_of(SimulatedJob(1, 0.0, steps=160).write(tmp_path / "before"))
+    slow = {("ActorGroup-1", "actor/backward"): 1.16}
+    after = summary_of(SimulatedJob(11, 0.0, slower=slow, steps=160).write(tmp_path / "after"))
     (failure,) = compared(before, after, "actor/backward > 10%").checks[0].failures
     assert "ActorGroup-1" == failure.worker
     assert failure.to_others is not None
@@ -205,7 +205,7 @@ def test_json_has_the_rank_that_changed_most(runs: dict[str, Summary]) -> None:
 def test_json_says_which_steps_were_compared(runs: dict[str, Summary]) -> None:
     """Of each run, with its name."""
     (about,) = as_dict(compared(runs["a"], runs["b"]))["before"]
-    assert ("a", 62, 60, 2) == (
+    assert ("a", 61, 60, 1) == (
         about["run"],
         about["steps"]["all"],
         about["steps"]["used"],
@@ -496,8 +496,8 @@ def test_too_few_steps_are_refused(runs: dict[str, Summary], tmp_path: Path) -> 
     with pytest.raises(ConfigError) as refused:
         compared(runs["a"], short)
     assert (
-        "not comparable: B (run) has 12 of 14 steps to compare, and 30 are needed: let the job "
-        "take more; left out: 2 warm-up"
+        "not comparable: B (run) has 12 of 13 steps to compare, and 30 are needed: let the job "
+        "take more; left out: 1 warm-up"
     ) == str(refused.value)
 
 

@@ -93,8 +93,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     place = tmp_path_factory.mktemp("pair")
     slower = {("ActorGroup-1", "actor/backward"): 1.5}
     return (
-        SimulatedJob(1, 0.3, steps=40).write(place / "a"),
-        SimulatedJob(3, 0.3, slower=slower, steps=40).write(place / "b"),
+        SimulatedJob(1, steps=40).write(place / "a"),
+        SimulatedJob(3, slower=slower, steps=40).write(place / "b"),
     )
 
 
