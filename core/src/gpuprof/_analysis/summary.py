@@ -289,7 +289,7 @@ def _group(
     workers = by_name(processes)
     names, ranks = list(workers), list(workers.values())
     shares = [starved.get(name, 0.0) for name in names]
-    mean, several = sum(shares) / len(shares), len(names) > 1
+    mean = sum(shares) / len(shares)
     processes = list(chain.from_iterable(ranks))
     numbers = [process.number for process in processes]
     rows = run.sums[np.isin(run.sums["process"], numbers)]
@@ -311,8 +311,7 @@ def _group(
             waits,
             _round(float(calls.mean())),
             _rounded(seconds.mean(axis=1), mean, inflation=1.0 if waits else inflation),
-            _of_ranks(names, list(seconds.T), shares, works=not waits) if several else {},
-            _to_others(names, seconds, shares) if several and not waits else {},
+            *_of_ranks(names, seconds, shares, compares=not waits),
         )
     outside = (run.lengths[:, numbers] - run.tracked[:, numbers]).clip(0)
     called = run.driver is not None and processes[0].number != run.driver
@@ -321,17 +320,17 @@ def _group(
     for name, columns in ((nowhere, outside), (_BETWEEN_STEPS, between)):
         seconds = of_ranks(columns[used], ranks) / 1e9
         if seconds.any():
-            of_each = _of_ranks(names, list(seconds.T), shares, works=False) if several else {}
             # a rank may wait there for others, so that it is not compared with them
-            scopes[name] = Scope(False, 0.0, _rounded(seconds.mean(axis=1), mean), of_each, {})
+            of_ranks_there = _of_ranks(names, seconds, shares, compares=False)
+            whole = _rounded(seconds.mean(axis=1), mean)
+            scopes[name] = Scope(False, 0.0, whole, *of_ranks_there)
     return Group(
         names,
         _rounded(work.mean(axis=1), mean, inflation=inflation),
         _rounded(of_ranks(waiting[np.ix_(used, numbers)], ranks).mean(axis=1) / 1e9, mean),
         _round(imbalance(work, of_ranks(run.lengths[np.ix_(used, numbers)], ranks) > 0)),
         scopes,
-        _of_ranks(names, list(work.T), shares) if several else {},
-        _to_others(names, work, shares) if several else {},
+        *_of_ranks(names, work, shares),
     )
 
 
@@ -349,12 +348,6 @@ def _between_steps(run: Run, processes: Sequence[Process]) -> Floats:
             both = before[(start[before + 1] > 0) & (end[before] > 0)]
             after[both, column] = (start[both + 1] - end[both]).clip(0)
     return after
-
-
-def _to_others(names: Sequence[str], seconds: Floats, shares: Sequence[float]) -> dict[str, Figure]:
-    """The figure of each rank's time to the others', of the steps in which both have the scope."""
-    figures = _of_ranks(names, _ratios(seconds), shares, RANKS_WAITED_SPREAD)
-    return {name: each for name, each in figures.items() if each.steps}
 
 
 def _ratios(seconds: Floats) -> list[Floats]:
@@ -378,22 +371,28 @@ def _wandering(run: Run, groups: Iterable[Sequence[Process]], used: Sequence[int
 
 
 def _of_ranks(
-    names: Sequence[str],
-    values: Sequence[Floats],
-    shares: Sequence[float],
-    spread: float = WAITED_SPREAD,
-    works: bool = True,
-) -> dict[str, Figure]:
-    """The figure of each rank, from a row of values for each, as for `_rounded`.
+    names: Sequence[str], seconds: Floats, shares: Sequence[float], compares: bool = True
+) -> tuple[dict[str, Figure], dict[str, Figure]]:
+    """The figures of each of several ranks, and those of its time to the others'.
 
     Args:
-        works: whether the values tell how fast the ranks are.
+        seconds: by step and rank.
+        compares: whether the times tell how fast the ranks are.
     """
-    inflation = wandering(values) if works else 1.0
-    return {
-        name: _rounded(row, waited, spread, inflation)
-        for name, row, waited in zip(names, values, shares, strict=True)
+    if len(names) < 2:
+        return {}, {}
+    ratios = _ratios(seconds) if compares else []
+    inflation = wandering(ratios)
+    figures = {
+        name: _rounded(column, waited, inflation=inflation)
+        for name, column, waited in zip(names, seconds.T, shares, strict=True)
     }
+    to_others = {
+        name: _rounded(row, waited, RANKS_WAITED_SPREAD, inflation)
+        for name, row, waited in zip(names, ratios, shares, strict=False)
+        if len(row)
+    }
+    return figures, to_others
 
 
 def _rounded(
