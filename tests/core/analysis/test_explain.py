@@ -1425,3 +1425,24 @@ def test_who_makes_more_calls_is_slow_only_if_they_take_longer(
                 ledger.span(["sample", "forward"], start, start + each * MS)
     found = explain(reading.read(write_run(tmp_path, [driver, *ranks])))
     assert slow == [finding.worker for finding in found.findings]
+
+
+def test_a_slow_rank_of_a_pool_is_a_hint(tmp_path: Path) -> None:
+    """It works as long as the others, on fewer calls."""
+    workers = [SimulatedLedger(f"Rollout-{rank}") for rank in range(4)]
+    driver = SimulatedLedger("Runner", "driver")
+    for step in range(40):
+        begin = step * 80 * MS
+        for rank, worker in enumerate(workers):
+            took = 80 if rank == 2 else 20
+            for at in range(0, 80, took):
+                key = f"{rank}-{step}-{at}"
+                start = begin + at * MS
+                worker.span("run", start, start + took * MS - 1000, releases=[key])
+        driver.span("ray.get", begin, begin + 80 * MS, waits=[f"{step % 4}-{step}-0"])
+        driver.step(step, begin, begin + 80 * MS)
+    (found,) = explain(reading.read(write_run(tmp_path, [driver, *workers]))).findings
+    assert ("rank", "Rollout-2", "hint", None) == (
+        found.cause, found.worker, found.grade, found.saves,
+    )  # fmt: skip
+    assert 4.0 == pytest.approx(found.ratio, abs=0.01)

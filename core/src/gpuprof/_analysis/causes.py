@@ -22,7 +22,7 @@ from gpuprof._analysis import stragglers
 from gpuprof._analysis.loop import NAMES, Loop
 from gpuprof._analysis.occasions import Occasion, Occasions
 from gpuprof._analysis.path import OUTSIDE, Call, Factors, Kind
-from gpuprof._analysis.run import Process, waited
+from gpuprof._analysis.run import Process, of_ranks, waited
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
 
 Floats = NDArray[np.float64]
@@ -50,6 +50,14 @@ _MOST_OF_IT = 0.5
 """Of what a rank is slower by, from which the garbage collector or pauses explain it."""
 STARVED = 0.05
 """Of its time, from which a rank's waiting for a processor may be why it is slow."""
+_LEAST_POOL = 3
+"""Ranks of a group whose calls are compared."""
+_LEAST_CALLS = 8
+"""That a rank must answer for their time to be known."""
+_FEWER = 0.8
+"""Of the calls that ranks answer in the median, what a slow one in a pool answers at most."""
+_LONGER = 1.5
+"""How many times the ranks' median a call of it takes at least, in both halves of the run."""
 _QUEUED = 0.2
 """Of the time of calls, what they must wait for earlier ones for it to be a queue."""
 _SYNC_NAMES = re.compile(r"(?<!a)sync|weight|broadcast|all_?reduce|barrier")
@@ -83,6 +91,7 @@ class Facts:
         every: after how many steps it comes again, if that is regular.
         rare: whether its place is in these steps only.
         took: seconds of its only step.
+        a_call: seconds of a call, and of the others' median, where it answers fewer of them.
         queued: share of the time of calls that they wait in a queue, and seconds of each.
         inside: the scope in which most of the time between steps is spent.
         starved: share of its time in which it waited for a processor.
@@ -98,6 +107,7 @@ class Facts:
     every: int | None = None
     rare: bool = False
     took: float = 0.0
+    a_call: tuple[float, float] = (0.0, 0.0)
     queued: tuple[float, float] = (0.0, 0.0)
     inside: str = ""
     starved: float = 0.0
@@ -456,6 +466,65 @@ def another_part(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
                 ),
                 activities=_of_group(record, group, places),
             )
+
+
+def in_a_pool(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """Ranks whose calls take longer, where whoever is free gets the next one: all work as long.
+
+    Who gets which call would change without it, so no replay tells what that saves. The cost is
+    what the group's part of the path would lose if the rank answered as many calls as the others.
+    """
+    run = record.run
+    known = {finding.group for finding in findings}
+    pools = [group for group in run.groups if group not in known]
+    for group, place in (
+        (pool, place) for pool in pools for place in stragglers.common_places(run, pool)
+    ):
+        workers = stragglers.members(run, group)
+        ranks = list(workers.values())
+        if len(ranks) < _LEAST_POOL:
+            continue
+        members = list(chain.from_iterable(ranks))
+        calls = of_ranks(run.matrix("calls", place, members), ranks)[record.usual]
+        times = stragglers.own_time(run, place, ranks)[record.usual]
+        middle = len(record.usual) // 2
+        halves = [
+            times[rows].sum(axis=0) / calls[rows].sum(axis=0).clip(1)
+            for rows in (slice(middle), slice(middle, None))
+        ]
+        took = times.sum(axis=0) / calls.sum(axis=0).clip(1)
+        slowest = int(took.argmax())
+        answered = calls.sum(axis=0)
+        if answered[slowest] < _LEAST_CALLS or answered[slowest] > _FEWER * np.median(answered):
+            continue
+        if any(half[slowest] < _LONGER * np.median(half) for half in halves):
+            continue
+        usually = float(np.median(np.delete(took, slowest)))
+        rates = 1 / took.clip(1)
+        lost = 1 - rates.sum() / (rates.sum() - rates[slowest] + 1 / max(1.0, usually))
+        numbers = {process.number for process in members}
+        on_path = sum(
+            float(share.mean())
+            for (number, where, _), share in record.shares.items()
+            if number in numbers and where == place
+        )
+        name = list(workers)[slowest]
+        finding = _finding(
+            record,
+            on_path * lost * record.in_steps * record.loop,
+            cause="rank",
+            worker=name,
+            workers=[name],
+            group=group,
+            scope=record.name(place),
+            ratio=float(took[slowest]) / max(1.0, usually),
+            facts=Facts(
+                a_call=(float(took[slowest]) / 1e9, usually / 1e9),
+                ranks=_to_capture(record, group, {ranks[slowest][0].rank}),
+                steps=[run.steps[position].number for position in record.usual[:1]],
+            ),
+        )
+        yield Suspect(finding=finding)
 
 
 def by_turns(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
@@ -826,6 +895,7 @@ def _finding(record: Record, cost: float, a_step: int = 0, **about: Any) -> Find
 CAUSES: Sequence[Cause] = (
     Cause(collections, usual, _LEAST_SHARE, "named"),
     Cause(slow("rank"), peers_median, 0.02, "lasting", blind=True, together=True),
+    Cause(in_a_pool, None, _LEAST_SHARE, "hint"),
     Cause(slow("node"), peers_median, 0.02, "lasting", blind=True),
     Cause(slow("late start"), sooner, 0.02, "lasting", blind=True),
     Cause(slow("drift"), peers_median, 0.02, "large", blind=True),
