@@ -18,6 +18,7 @@ QUICK = {
     "explain_scale": ["--workers", "8", "--steps", "10"],
     "import_time": ["--rounds", "1"],
     "integration_cost": ["--rounds", "1", "--scopes", "10"],
+    "lines_of_code": ["--times", "1", "--only", "slow fifo"],
     "ledger": ["--rounds", "1", "--seconds", "1", "--spans", "20000"],
     "range_cost": [],
     "reading": [
@@ -35,6 +36,7 @@ QUICK = {
     ],
     "real_cluster": ["--workers", "1"],
     "recording_cost": ["--rounds", "1", "--starts", "0"],
+    "sampling_cost": ["--turns", "1", "--rates", "20"],
     "scale": ["--counts", "10"],
     "timeline": ["--workers", "8", "--spans", "100000"],
     "timing_merge": ["--trees", "10"],
@@ -44,11 +46,12 @@ QUICK = {
 NEEDS_NSYS = ("range_cost", "real_cluster")
 LONG = (
     "armed_idle",
+    "sampling_cost",
     "explain_on_ray",  # the truth suite takes the same path with simulated runs
     "real_cluster",
     "recording_cost",  # two Ray clusters; tests/integration/test_unmodified_ray.py records a job
 )
-NEEDS_TORCH = ("armed_idle", "recording_cost")
+NEEDS_TORCH = ("armed_idle", "recording_cost", "sampling_cost")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from gpuprof._session.ledger import LedgerWriter, make_header
 from gpuprof._session.stacks import Sampler
 from gpuprof._shim.row import VARIABLE, encode
 from gpuprof_timing import Timing
+from gpuprof_timing.recording import CAN_SAMPLE
 from support.manual_clock import Clock
 from support.recorder import Recorder
 from support.waiting import DEADLINE, wait_until
@@ -254,6 +255,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.skipif(not CAN_SAMPLE, reason="Python 3.11 needs the compiled module")
 def test_killed_and_forked_processes_keep_what_they_had(recorder: Recorder) -> None:
     """Each its own samples."""
     limits = {"bytes_per_step": 3_000, "total": 10**9, "sampling": 100.0}

@@ -102,10 +102,14 @@ def read_profiles(paths: Iterable[Path], by_rank: bool) -> tuple[dict[str, Profi
 def collapsed(profiles: Mapping[str, Profile]) -> str:
     """A line for each stack, as flame graph programs read them: frames and microseconds."""
     return "\n".join(
-        f"{';'.join(frame.replace(';', ',') for frame in (name, *stack))} {time}"
+        f"{';'.join(map(_collapsible, (name, *stack)))} {time}"
         for name, profile in profiles.items()
         for stack, time in sorted(profile.items())
     )
+
+
+def _collapsible(frame: str) -> str:
+    return " ".join(frame.replace(";", ",").splitlines())
 
 
 def speedscope(profiles: Mapping[str, Profile]) -> str:
