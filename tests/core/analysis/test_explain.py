@@ -805,6 +805,26 @@ def test_what_recurs_is_one_cause_with_its_period(tmp_path: Path) -> None:
     assert pytest.approx(0.28, abs=0.01) == finding.saves
 
 
+def test_what_recurs_is_named_by_the_scope_that_has_most_of_it(tmp_path: Path) -> None:
+    """A call that does nothing itself says less than what it does."""
+    made = [SimulatedLedger(f"Rank-{rank}") for rank in range(4)]
+    begin = 0
+    for number in range(60):
+        end = begin + (500 if number % 10 == 9 else 100) * MS
+        for rank, ledger in enumerate(made):
+            worked = begin + (95 + (number + rank) % 3) * MS
+            ledger.step(number, begin, end)
+            ledger.span("work", begin, worked)
+            if end > worked + 10 * MS and rank == 0:
+                ledger.span("save", worked, end - MS)
+                ledger.span(("save", "to_disk"), worked + MS, end - 2 * MS)
+                worked = end - MS
+            ledger.span("barrier", worked, end, waits_for="barrier")
+        begin = end
+    (finding,) = explain(reading.read(write_run(tmp_path / "run", made))).findings
+    assert ("recurring", "to_disk") == (finding.cause, finding.scope)
+
+
 def test_what_recurs_outside_of_all_scopes_is_said_to(tmp_path: Path) -> None:
     """Nobody has marked it, and it has a period all the same."""
     (finding,) = some_steps(tmp_path, {0}, scope="").findings

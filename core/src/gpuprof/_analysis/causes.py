@@ -870,7 +870,7 @@ def _occasion(record: Record, cause: Name, occasion: Occasion) -> Suspect:
         worker=workers[0],
         workers=workers,
         group=run.processes[occasion.processes[0]].group,
-        scope=record.name(occasion.places[0], occasion.processes[0]),
+        scope=record.name(occasion.worst, occasion.processes[0]),
         steps=count,
         facts=Facts(
             processes=len(workers),
@@ -893,7 +893,7 @@ def _finding(record: Record, cost: float, a_step: int = 0, **about: Any) -> Find
 
 
 CAUSES: Sequence[Cause] = (
-    Cause(collections, usual, _LEAST_SHARE, "named"),
+    Cause(collections, usual, _LEAST_SHARE, "large"),
     Cause(slow("rank"), peers_median, 0.02, "lasting", blind=True, together=True),
     Cause(in_a_pool, None, _LEAST_SHARE, "hint"),
     Cause(slow("node"), peers_median, 0.02, "lasting", blind=True),

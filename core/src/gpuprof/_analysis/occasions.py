@@ -41,6 +41,7 @@ class Occasion:
         cost: nanoseconds in all of them.
         more: of a pause, nanoseconds above its usual time, by step; ``None`` where the place is in
             these steps only.
+        mostly: the place with most of it, if that is not the first one.
     """
 
     rows: list[int]
@@ -48,6 +49,12 @@ class Occasion:
     places: list[int]
     cost: float
     more: Floats | None = None
+    mostly: int | None = None
+
+    @property
+    def worst(self) -> int:
+        """The place that most of it is in."""
+        return self.places[0] if self.mostly is None else self.mostly
 
     def is_usual(self, record: Loop) -> bool:
         """Whether it is in most steps."""
@@ -111,12 +118,14 @@ class Occasions:
             sums = np.zeros((steps, len(run.processes)))
             np.add.at(sums, (rows[mine], processes[mine]), own[mine])
             who = sums.sum(axis=0)
+            inside = int(np.bincount(places[mine], own[mine], size).argmax())
             occasions.append(
                 Occasion(
                     np.flatnonzero(sums.any(axis=1)).tolist(),
                     np.argsort(-who, kind="stable")[: np.count_nonzero(who)].tolist(),
                     [_place(run, each) for each in np.flatnonzero(top == place).tolist()],
                     float(sums.max(axis=1).sum()),
+                    mostly=_place(run, inside),
                 )
             )
         return occasions
