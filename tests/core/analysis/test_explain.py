@@ -825,6 +825,21 @@ def test_what_recurs_is_named_by_the_scope_that_has_most_of_it(tmp_path: Path) -
     assert ("recurring", "to_disk") == (finding.cause, finding.scope)
 
 
+def test_ranks_that_take_turns_are_not_the_only_ones(tmp_path: Path) -> None:
+    """Two of four work in each step; one of them in most steps, and none in all."""
+    driver = SimulatedLedger("Runner", "driver")
+    clients = [SimulatedLedger(f"Client-{rank}") for rank in range(4)]
+    for step in range(32):
+        begin, keys = 100 * step * MS, [f"ray:{step}:{place}" for place in range(2)]
+        chosen = (1 + step % 3, 0 if step % 3 else 1 + (step + 1) % 3)
+        for rank, key in zip(chosen, keys, strict=True):
+            clients[rank].span("fit", begin, begin + (98 + step % 2) * MS, releases=[key])
+        driver.span("ray.get", begin, begin + 100 * MS, waits_for="*", waits=keys)
+        driver.step(step, begin, begin + 100 * MS)
+    found = explain(reading.read(write_run(tmp_path / "run", [driver, *clients]))).findings
+    assert "only this rank" not in [each.cause for each in found]
+
+
 def test_what_recurs_outside_of_all_scopes_is_said_to(tmp_path: Path) -> None:
     """Nobody has marked it, and it has a period all the same."""
     (finding,) = some_steps(tmp_path, {0}, scope="").findings

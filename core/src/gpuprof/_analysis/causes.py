@@ -793,7 +793,7 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
 def only_few(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
     """Places that few ranks have in most steps, while the others wait."""
     for occasion in _others_than(record.occasions.rare, record, findings):
-        if occasion.is_usual(record):
+        if occasion.is_usual(record) and not occasion.is_of_most(record):
             yield _occasion(record, "only this rank", occasion)
 
 

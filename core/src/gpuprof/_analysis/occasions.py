@@ -60,15 +60,17 @@ class Occasion:
         """Whether it is in most steps."""
         return 2 * len(self.rows) > len(record.usual)
 
-    def is_kind(self, record: Loop) -> bool:
-        """Whether it is a kind of step, such as an evaluation: most ranks of a group have it."""
-        if self.is_usual(record):
-            return False
+    def is_of_most(self, record: Loop) -> bool:
+        """Whether most ranks of a group have it."""
         run = record.run
         group = run.processes[self.processes[0]].group
         ranks = {process.name for process in run.groups.get(group, [])}
         there = {run.processes[number].name for number in self.processes}
         return len(ranks) > 1 and 2 * len(ranks & there) > len(ranks)
+
+    def is_kind(self, record: Loop) -> bool:
+        """Whether it is a kind of step, such as an evaluation: most ranks have it, in few steps."""
+        return not self.is_usual(record) and self.is_of_most(record)
 
     def numbers(self, record: Loop) -> list[int]:
         """The numbers of its steps."""
