@@ -21,6 +21,10 @@ MAIN: Frame = ("<module>", "__main__", "/job/train.py", 12)
 BATCH: Frame = ("batch", "data", "/job/data.py", 88)
 LOADS: Frame = ("loads", "json", "/usr/lib/python3.11/json/__init__.py", 346)
 DECODE: Frame = ("JSONDecoder.decode", "json.decoder", "/usr/lib/python3.11/json/decoder.py", 337)
+IDLE: list[Frame] = [
+    ("Collector.run", "ray.collector", "/usr/lib/python3.11/site-packages/ray/collector.py", 9),
+    ("Condition.wait", "threading", "/usr/lib/python3.11/threading.py", 327),
+]
 RESIZE: Frame = ("resize", "data", "/job/data.py", 41)
 
 
@@ -94,7 +98,10 @@ def test_a_place_that_bounds_steps_has_a_line(tmp_path: Path) -> None:
 
 
 def test_what_is_in_no_scope_has_a_line(tmp_path: Path) -> None:
-    """A rank that begins late has it as the line of its cause, and it is what to look at."""
+    """A rank that begins late has it as the line of its cause, and it is what to look at.
+
+    Threads of a library that wait for work are nobody's time.
+    """
     for rank in range(3):
         ledger = SimulatedLedger(f"A-{rank}")
         samples = []
@@ -104,7 +111,9 @@ def test_what_is_in_no_scope_has_a_line(tmp_path: Path) -> None:
             ledger.span("torch.all_reduce", loads, begin + STEP * MS, meets=[f"{step}"])
             ledger.step(step, begin, begin + STEP * MS)
             samples += [
-                ([MAIN, BATCH], 1, 0, 1, at, at + 5 * MS) for at in range(begin, loads, 10 * MS)
+                (stack, 1, 0, 1, at, at + 5 * MS)
+                for at in range(begin, loads, 10 * MS)
+                for stack in ([MAIN, BATCH], *[IDLE] * 3)
             ]
         write_stacks(ledger.write(tmp_path / "run"), samples)
     found = answer(tmp_path / "run")

@@ -48,6 +48,12 @@ _ELSEWHERE = ("garbage collection", "node", "between steps")
 """Causes that are not in the place."""
 _LIBRARY = re.compile(r"^<|[/\\](site|dist)-packages[/\\]|[/\\]lib(64)?[/\\]python[0-9.]+t?[/\\]")
 """Files whose lines a user did not write."""
+_IDLE = re.compile(
+    r"threading\.(Condition\.wait|Thread\.(join|_wait_for_tstate_lock))|queue\.\w*Queue\.get"
+    r"|ray\._private\.worker\.Worker\.main_loop"
+    r"|selectors\.\w+\.select|socket\.socket\.accept|concurrent\.futures\.thread\._worker"
+)
+"""Functions in which a library's own threads wait for work."""
 _OWN = re.compile(r"gpuprof(_timing)?(\.|$)")
 _LEAST_SAMPLES = 20
 """Of a place, for a share to be said."""
@@ -158,11 +164,15 @@ class Samples:
         share = inside / np.maximum(1, ends - starts)
         seconds: defaultdict[Stack, float] = defaultdict(float)
         steps = max(1, int((times[1] > times[0]).sum()))
-        for stack in np.unique(rows["stack"][chosen]).tolist():
-            here = inside[rows["stack"][chosen] == stack].sum() / 1e9 / steps
-            if here:
-                seconds[self._stack(stack)] += float(here)
-        return Folded(seconds, round(float((rows["samples"][chosen] * share).sum())), steps)
+        samples = 0.0
+        for number in np.unique(rows["stack"][chosen]).tolist():
+            mine = rows["stack"][chosen] == number
+            here = float(inside[mine].sum()) / 1e9 / steps
+            stack = self._stack(number)
+            if here and not _is_idle(stack):
+                seconds[stack] += here
+                samples += float((rows["samples"][chosen] * share)[mine].sum())
+        return Folded(seconds, round(samples), steps)
 
     @functools.cached_property
     def _tracks(self) -> Integers:
@@ -429,6 +439,13 @@ def _hottest(rows: _Rows, total: float) -> _Hottest | None:
         return _Hottest(function, line, function.full_name, lines[line], lines[line], _first(rows))
     rows = _only(rows, functools.partial(_function, depth=depth + 1), most)
     return _Hottest(function, line, most.full_name, called[most], lines[line], _first(rows))
+
+
+def _is_idle(stack: Stack) -> bool:
+    """Whether nothing of the user's is on a stack, and it waits for work."""
+    return all(_LIBRARY.search(function.file) for function, _ in stack) and any(
+        _IDLE.fullmatch(function.full_name) for function, _ in stack[-1:]
+    )
 
 
 def _function(stack: Stack, depth: int) -> Function | None:
