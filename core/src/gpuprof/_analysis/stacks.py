@@ -28,6 +28,7 @@ from gpuprof._analysis.run import MAIN_TRACK, Process, Run
 from gpuprof._analysis.stragglers import ALL
 from gpuprof._artifacts import stacks as artifacts
 from gpuprof._artifacts.stacks import Function
+from gpuprof._session.instruments.threads import THREAD
 from gpuprof.errors import OutputError
 
 Integers = NDArray[np.int64]
@@ -159,6 +160,7 @@ class Samples:
         chosen = np.isin(self._places, places)
         if OUTSIDE in places:
             chosen |= (self._places < 0) & np.isin(rows["track"], self._tracks)
+            chosen |= np.isin(self._places, self._threads)
         starts, ends = self._starts[chosen], self._ends[chosen]
         inside = _covered(ends, *times) - _covered(starts, *times)
         share = inside / np.maximum(1, ends - starts)
@@ -173,6 +175,12 @@ class Samples:
                 seconds[stack] += here
                 samples += float((rows["samples"][chosen] * share)[mine].sum())
         return Folded(seconds, round(samples), steps)
+
+    @functools.cached_property
+    def _threads(self) -> list[int]:
+        """The places of whole threads: one that goes on has no span, so its time is in no scope."""
+        places = enumerate(self._run.places)
+        return [at for at, place in places if place.parent < 0 and place.name.endswith(THREAD)]
 
     @functools.cached_property
     def _tracks(self) -> Integers:
