@@ -29,7 +29,7 @@ def test_an_actor_that_rays_table_has_late(
     table: list[tuple[str, tuple[str, int]]] = []
     monkeypatch.setattr(_mistakes, "_actors_started_here", lambda run, alive: iter(table))
     mistakes = MistakeLog(_planner())
-    mistakes.note_added(_Handle(), "Env", 1, wrapped=True)
+    mistakes.note_added(_Handle(), "Env", 1, is_planned=True)
     mistakes.warn([])
     assert [] == [message for message in caplog.messages if "was started as" in message]
     assert mistakes.due
@@ -46,7 +46,7 @@ def expecting(*keys: tuple[str, int]) -> UnregisteredActors:
     expected = UnregisteredActors("run")
     planner = Planner(load({"backend": "none", "worker_groups": "all"}), "run", "/out")
     for key in keys:
-        expected.expect(key, planner.worker(*key), selected=True)
+        expected.expect(key, planner.worker(*key), is_selected=True)
     return expected
 
 
@@ -99,7 +99,7 @@ def test_an_actor_that_rays_table_never_has(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(_mistakes, "_actors_started_here", look)
     mistakes = MistakeLog(_planner())
-    mistakes.note_added(_Handle(), "Env", 1, wrapped=True)
+    mistakes.note_added(_Handle(), "Env", 1, is_planned=True)
     while mistakes.due:
         mistakes.warn([])
     assert 3 == len(looked)

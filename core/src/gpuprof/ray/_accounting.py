@@ -38,23 +38,29 @@ def settle_nodes(
         What each node has, dead ones included, and the nodes that did not answer.
     """
     records, faults = _settled(nodes, planner, plan, give_up)
-    lost = nodes.lost()
+    dead_nodes = nodes.lost()
     # On a shared file system a dead node's files are still readable here. A staging directory is
     # local.
-    shared = [
-        node for node in lost if os.path.isdir(os.path.join(planner.output_dir, planner.run, node))
+    readable_nodes = [
+        node
+        for node in dead_nodes
+        if os.path.isdir(os.path.join(planner.output_dir, planner.run, node))
     ]
     if planner.config.staging_dir is None:
-        records += [settle_node(planner, plan, True, node) for node in shared]
-    faults += [f"{node}: the node died; files that were only on its disk are lost" for node in lost]
+        records += [settle_node(planner, plan, True, node) for node in readable_nodes]
+    faults += [
+        f"{node}: the node died; files that were only on its disk are lost" for node in dead_nodes
+    ]
     return [collection.add_sizes(record) for record in records], faults
 
 
 def actors_on_dead_nodes(nodes: Nodes, handles: Mapping[Key, Any]) -> dict[str, str]:
     """The dead node of each actor that was on one, by worker name."""
-    lost = nodes.lost()
-    places = {key: nodes.of_actor(handle) for key, handle in handles.items()} if lost else {}
-    return {f"{group}-{rank}": place for (group, rank), place in places.items() if place in lost}
+    dead_nodes = nodes.lost()
+    places = {key: nodes.of_actor(handle) for key, handle in handles.items()} if dead_nodes else {}
+    return {
+        f"{group}-{rank}": place for (group, rank), place in places.items() if place in dead_nodes
+    }
 
 
 def _settled(
@@ -84,20 +90,20 @@ def _settle(config: Config, run: str, output_dir: str, plan: Plan, give_up: bool
 
 
 def explainer(
-    unregistered: Iterable[Key],
-    failed: Mapping[tuple[str, str], str],
+    unregistered_actors: Iterable[Key],
+    problems: Mapping[tuple[str, str], str],
     tasks: Mapping[str, str],
     on_dead_nodes: Mapping[str, str],
 ) -> Callable[[ReceiptRow], ReceiptRow]:
     """A function that adds what the driver knows to a receipt row.
 
     Args:
-        unregistered: actors never passed to `profiler.add`.
-        failed: why a window was not opened, by worker name and window label.
+        unregistered_actors: actors never passed to `profiler.add`.
+        problems: why a window was not opened, by worker name and window label.
         tasks: the last step of workers that count their own steps, by worker name.
         on_dead_nodes: the dead node of each actor that was on one, by worker name.
     """
-    names = {f"{group}-{rank}" for group, rank in unregistered}
+    names = {f"{group}-{rank}" for group, rank in unregistered_actors}
 
     def explain(row: ReceiptRow) -> ReceiptRow:
         if row.worker in on_dead_nodes and row.state != "complete":
@@ -105,7 +111,7 @@ def explainer(
             row = attrs.evolve(row, node=node, cause=Reason.NODE_DIED, detail=node)
         why = NOT_REGISTERED if row.worker in names and row.state != "complete" else ""
         if row.cause in (Reason.NEVER_OPENED, Reason.NEVER_USED):
-            why = why or failed.get((row.worker, row.window), "")
+            why = why or problems.get((row.worker, row.window), "")
         if row.cause is Reason.NEVER_OPENED:
             why = why or tasks.get(row.worker, "")
         return row.add_detail(why) if why else row
@@ -120,6 +126,6 @@ def last_steps(records: Iterable[NodeRecord], tasks: Container[Key]) -> dict[str
         if (start.group, start.rank) in tasks and start.session is not None:
             name, step = f"{start.group}-{start.rank}", start.session["step"]
             last[name] = max(
-                (known for known in (last.get(name), step) if known is not None), default=None
+                (value for value in (last.get(name), step) if value is not None), default=None
             )
     return {name: how_far(step) for name, step in last.items()}

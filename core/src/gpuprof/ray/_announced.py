@@ -72,20 +72,20 @@ def next_rank(run: str, group: str) -> int:
     return rank
 
 
-def note_worker(run: str, planned: PlannedWorker) -> None:
+def note_worker(run: str, worker_plan: PlannedWorker) -> None:
     """Tell the driver of a worker that another worker makes."""
-    _put(run, _WORKER + planned.worker.name, pickle.dumps(planned))
+    _put(run, _WORKER + worker_plan.worker.name, pickle.dumps(worker_plan))
 
 
-def noted_workers(run: str, known: Container[Key]) -> Iterator[PlannedWorker]:
+def noted_workers(run: str, keys_to_skip: Container[Key]) -> Iterator[PlannedWorker]:
     """The workers that other workers have made.
 
     Args:
-        known: groups and ranks to leave out.
+        keys_to_skip: groups and ranks to leave out.
     """
     for name in _names(run, _WORKER):
         group, _, rank = name.rpartition("-")
-        content = None if (group, int(rank)) in known else _get(run, _WORKER + name)
+        content = None if (group, int(rank)) in keys_to_skip else _get(run, _WORKER + name)
         if content:
             yield pickle.loads(content)
 
@@ -98,8 +98,8 @@ def environment(runtime_env: Mapping[str, Any]) -> RuntimeEnv:
 def _put(run: str, name: str, content: bytes = b"", overwrite: bool = True) -> bool:
     """Returns whether there was something before."""
     key = _key(run, name)
-    there: bool = internal_kv._internal_kv_put(key, content, overwrite, namespace=_SPACE)
-    return there
+    had_value: bool = internal_kv._internal_kv_put(key, content, overwrite, namespace=_SPACE)
+    return had_value
 
 
 def _get(run: str, name: str) -> bytes | None:

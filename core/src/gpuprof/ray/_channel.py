@@ -174,9 +174,9 @@ class Channel:
         self._tell_all({"kind": "flush", "last": last}, timeout)
 
     def _tell_all(self, note: StepNote | FlushNote, timeout: float) -> None:
-        acknowledged = threading.Event()
-        self._loop.call_soon_threadsafe(self._tell, note, acknowledged)
-        acknowledged.wait(timeout)
+        acknowledgment = threading.Event()
+        self._loop.call_soon_threadsafe(self._tell, note, acknowledgment)
+        acknowledgment.wait(timeout)
 
     def forget(self, request: Request) -> None:
         """Ignore further answers to a request."""
@@ -249,18 +249,18 @@ class Channel:
                 # a worker that connects later is a new start, without open windows
                 request.answer(worker, ENDED)
 
-    def _tell(self, note: StepNote | FlushNote, acknowledged: threading.Event) -> None:
-        self._unheard = set(self._connections), acknowledged
+    def _tell(self, note: StepNote | FlushNote, acknowledgment: threading.Event) -> None:
+        self._unheard = set(self._connections), acknowledgment
         for writer in self._connections.values():
             writer.write(json.dumps(note).encode() + b"\n")
         self._hear("")  # there may be nobody
 
     def _hear(self, worker: str) -> None:
         """Note that a worker has acknowledged what all were told, or has disconnected."""
-        workers, acknowledged = self._unheard
+        workers, acknowledgment = self._unheard
         workers.discard(worker)
         if not workers:
-            acknowledged.set()
+            acknowledgment.set()
 
     def _send(self, request: Request, worker: str) -> None:
         window = request.windows[worker]
@@ -309,9 +309,9 @@ class Channel:
         worker = hello["worker"]
         if not isinstance(worker, str) or not isinstance(hello["clock"], str):
             return None
-        expected = proof(self._secret, challenge["challenge"], worker)
-        known = secrets.compare_digest(hello["proof"].encode(), expected.encode())
-        return hello if known else None
+        right_proof = proof(self._secret, challenge["challenge"], worker)
+        proof_matches = secrets.compare_digest(hello["proof"].encode(), right_proof.encode())
+        return hello if proof_matches else None
 
     async def _serve(self, connection: socket.socket) -> None:
         worker: str | None = None
@@ -341,12 +341,12 @@ class Channel:
                 if worker in request.windows and worker not in request.answers:
                     self._send(request, worker)
             while line := await reader.readline():
-                answered = time.perf_counter_ns()
+                answer_time = time.perf_counter_ns()
                 message = json.loads(line)
                 if "asked" in message:
                     clock = self._clocks[worker]
                     stamps: ClockAnswer = message
-                    self._answers.setdefault(clock, []).append(measure(clock, stamps, answered))
+                    self._answers.setdefault(clock, []).append(measure(clock, stamps, answer_time))
                     continue
                 answer: Answer = message
                 if answer["number"] == STEP:

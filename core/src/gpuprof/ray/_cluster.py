@@ -32,13 +32,13 @@ def running_workers(address: str = "auto") -> list[Place]:
 
     hosts = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes()}
     actors = [actor for actor in state.actors().values() if actor["State"] == "ALIVE"]
-    unnamed: Counter[str] = Counter()
+    next_ranks: Counter[str] = Counter()
     places = []
     for actor in sorted(actors, key=lambda actor: actor["StartTime"]):
-        named = re.fullmatch(r"(.+?)[-:_](\d+)", actor["Name"])
-        group = named[1] if named else actor["ActorClassName"]
-        rank = int(named[2]) if named else unnamed[group]
-        unnamed[group] += not named
+        name_match = re.fullmatch(r"(.+?)[-:_](\d+)", actor["Name"])
+        group = name_match[1] if name_match else actor["ActorClassName"]
+        rank = int(name_match[2]) if name_match else next_ranks[group]
+        next_ranks[group] += not name_match
         places.append(Place(group, rank, hosts.get(actor["Address"]["NodeID"])))
     return places
 
@@ -61,7 +61,7 @@ def examine_nodes(config: Config, address: str = "auto") -> list[tuple[str, list
     nodes = connected_nodes(address)
     # The limit as the cluster has it: it is set where each node is started, and the same for all.
     limit = float(ray._raylet.Config.worker_register_timeout_seconds())
-    found = []
+    results = []
     for answer in nodes.ask(examine, config, limit, timeout=_DEADLINE):
         if answer.result is not None:
             checks = answer.result
@@ -75,5 +75,5 @@ def examine_nodes(config: Config, address: str = "auto") -> list[tuple[str, list
                     "install gpuprof for the Python that Ray runs there, or mend the node",
                 )
             ]
-        found.append((answer.node, checks))
-    return found
+        results.append((answer.node, checks))
+    return results

@@ -41,37 +41,37 @@ _GRACE = 5.0
 
 def ask_for_trees(handles: Mapping[Key, Any]) -> dict[Key, Tree]:
     """The trees of the actors that answer, by group and rank."""
-    collected: dict[Key, Tree] = {}
+    trees: dict[Key, Tree] = {}
     if ray.is_initialized() and handles:
-        asked = {handle.__ray_call__.remote(_snapshot): key for key, handle in handles.items()}
-        for reference in ray.wait(list(asked), num_returns=len(asked), timeout=_COLLECT_DEADLINE)[
+        calls = {handle.__ray_call__.remote(_snapshot): key for key, handle in handles.items()}
+        for reference in ray.wait(list(calls), num_returns=len(calls), timeout=_COLLECT_DEADLINE)[
             0
         ]:
             with contextlib.suppress(ray.exceptions.RayError):
-                group, rank = asked[reference]
-                collected[group, rank] = printing.read_tree(ray.get(reference), f"{group}-{rank}")
-    return collected
+                group, rank = calls[reference]
+                trees[group, rank] = printing.read_tree(ray.get(reference), f"{group}-{rank}")
+    return trees
 
 
 def all_trees(
-    asked: Mapping[Key, Tree], handles: Mapping[Key, Any], records: Sequence[NodeRecord]
+    answers: Mapping[Key, Tree], handles: Mapping[Key, Any], records: Sequence[NodeRecord]
 ) -> dict[Key, Tree]:
     """The workers' trees by group and rank, from their answers or else from their files.
 
     Empty trees are left out.
     """
-    filed: dict[Key, list[Tree]] = {}
+    file_trees: dict[Key, list[Tree]] = {}
     for start in (start for record in records for start in record.starts):
         if start.session is not None:
             tree = printing.read_tree(start.session, start.name)
-            filed.setdefault((start.group, start.rank), []).append(tree)
+            file_trees.setdefault((start.group, start.rank), []).append(tree)
     trees = {}
-    for key in [*handles, *sorted(key for key in filed if key not in handles)]:
+    for key in [*handles, *sorted(key for key in file_trees if key not in handles)]:
         # A worker writes its file before it answers; a restarted worker has a file for each start.
         tree = (
-            asked[key]
-            if key in asked and len(filed.get(key, ())) < 2
-            else Tree.merge(filed.get(key, []), f"{key[0]}-{key[1]} profile")
+            answers[key]
+            if key in answers and len(file_trees.get(key, ())) < 2
+            else Tree.merge(file_trees.get(key, []), f"{key[0]}-{key[1]} profile")
         )
         if tree:
             trees[key] = tree
@@ -80,48 +80,48 @@ def all_trees(
 
 def finish_reports(
     look: Look,
-    wrapped: Sequence[Key],
+    wrapped_workers: Sequence[Key],
     handles: Mapping[Key, Any],
     idle: IdleWorkers,
     out_of_reach: Callable[[], set[Key]],
     timeout: float,
-    elsewhere: Set[Key] = frozenset(),
+    actors_of_workers: Set[Key] = frozenset(),
 ) -> tuple[Receipt, list[NodeRecord]]:
     """End the workers whose reports are not complete, and wait for their profilers.
 
     Args:
         look: settles the nodes and makes the receipt; its argument says whether to stop waiting for
             profilers.
-        wrapped: groups and ranks of the workers that run under a profiler.
+        wrapped_workers: groups and ranks of the workers that run under a profiler.
         handles: the actors' handles.
         idle: the processes of tasks.
         out_of_reach: living actors without a handle here. They cannot be killed, so after the same
             grace period they are no longer waited for.
         timeout: seconds.
-        elsewhere: actors that other workers have made.
+        actors_of_workers: actors that other workers have made.
     """
     receipt, records = look(False)
-    unfinished = {row.worker for row in receipt.rows if row.state != "complete"}
-    waiting = {key for key in wrapped if f"{key[0]}-{key[1]}" in unfinished}
+    unfinished_workers = {row.worker for row in receipt.rows if row.state != "complete"}
+    waiting = {key for key in wrapped_workers if f"{key[0]}-{key[1]}" in unfinished_workers}
     actors = [handles[key] for key in waiting if key in handles]
     if ray.is_initialized():
         for handle in actors:
             # With retries, Ray would terminate the restarted actor, too.
             handle.__ray_terminate__.options(max_task_retries=0).remote()
     start = time.monotonic()
-    killed = False
+    has_killed = False
 
-    def goes_on(found: tuple[Receipt, list[NodeRecord]]) -> bool:
-        nonlocal killed
-        if time.monotonic() > start + _GRACE and not killed and ray.is_initialized():
+    def goes_on(result: tuple[Receipt, list[NodeRecord]]) -> bool:
+        nonlocal has_killed
+        if time.monotonic() > start + _GRACE and not has_killed and ray.is_initialized():
             # The terminate call queues behind the actor's current call, which may never return.
             # Killing is safe: windows are closed, the tree is collected, and the profiler still
             # writes a killed worker's report.
-            killed = True
+            has_killed = True
             for handle in actors:
                 ray.kill(handle)
             waiting.difference_update(out_of_reach())
-        return idle.end(waiting & elsewhere) or _still_running(waiting, found[1])
+        return idle.end(waiting & actors_of_workers) or _still_running(waiting, result[1])
 
     return close.wait((receipt, records), look, goes_on, timeout, pause=0.1)
 
@@ -130,15 +130,15 @@ def worker_entries(plan: Iterable[PlannedWorker]) -> list[WorkerEntry]:
     """The plan for the manifest, without secrets."""
     return [
         {
-            "group": planned.worker.group,
-            "rank": planned.worker.rank,
-            "profiled": planned.profiled,
-            "reason": planned.reason,
-            "command": list(planned.command),
-            "environment": planned.shown_environment,
-            "notes": list(planned.notes),
+            "group": worker_plan.worker.group,
+            "rank": worker_plan.worker.rank,
+            "profiled": worker_plan.profiled,
+            "reason": worker_plan.reason,
+            "command": list(worker_plan.command),
+            "environment": worker_plan.shown_environment,
+            "notes": list(worker_plan.notes),
         }
-        for planned in plan
+        for worker_plan in plan
     ]
 
 
@@ -163,10 +163,10 @@ def bring_home(
     )
     with printing.progress(sum(sum(record.sizes.values()) for record in records)) as bar:
         problems = collection.bring(records, progress=bar)
-    filed = {(node_name(), tree): checksum(tree), **collection.in_place(), **collection.filed}
+    files = {(node_name(), tree): checksum(tree), **collection.in_place(), **collection.filed}
     return attrs.evolve(
         receipt, rows=tuple(collection.at_home(receipt.rows)), faults=(*receipt.faults, *problems)
-    ), filed
+    ), files
 
 
 def interrupted_message(receipt: Receipt, plan: list[PlannedWorker], away: str) -> str:
@@ -177,17 +177,17 @@ def interrupted_message(receipt: Receipt, plan: list[PlannedWorker], away: str) 
         plan: of all workers.
         away: the run's directory on the nodes.
     """
-    accounted = {row.worker for row in receipt.rows}
+    receipt_workers = {row.worker for row in receipt.rows}
     open_rows = [f"{row.worker} {row.window}" for row in receipt.rows if row.state != "complete"]
-    unaccounted = [
-        planned.worker.name
-        for planned in plan
-        if planned.profiled and planned.worker.name not in accounted
+    missing_workers = [
+        worker_plan.worker.name
+        for worker_plan in plan
+        if worker_plan.profiled and worker_plan.worker.name not in receipt_workers
     ]
-    lost = ", ".join([*open_rows, *unaccounted]) or "none"
+    reports = ", ".join([*open_rows, *missing_workers]) or "none"
     return (
-        f"quit immediately; reports that may be incomplete: {lost}; the files so far are in {away} "
-        "on each node"
+        f"quit immediately; reports that may be incomplete: {reports}; the files so far are in "
+        f"{away} on each node"
     )
 
 
@@ -259,33 +259,33 @@ class IdleWorkers:
         if not self._workers and not actors:
             return False
         arguments = self._run_directory, self._workers, actors, self._signaled
-        found = [process for some in self._nodes.on_each(_end, *arguments) for process in some]
-        self._signaled.update(found)
-        return bool(found)
+        processes = [process for some in self._nodes.on_each(_end, *arguments) for process in some]
+        self._signaled.update(processes)
+        return bool(processes)
 
 
 def _end(
     run_directory: str,
     workers: Container[Key],
     actors: Container[Key],
-    signaled: Container[Process],
+    signaled_processes: Container[Process],
 ) -> list[Process]:
     """Send SIGTERM to a node's idle processes, and to some actors. Runs on that node.
 
     Signals each process once: a second SIGTERM would end it before its files are written.
     """
     record = read_node(run_directory)
-    ended = []
+    processes = []
     for start in record.starts:
         key, pid = (start.group, start.rank), start.process
         title = _title(pid) if pid is not None and (key in workers or key in actors) else ""
         if pid is not None and title.startswith(_WORKER if key in actors else _IDLE):
-            ended.append((record.node, pid))
-    for node, pid in ended:
-        if (node, pid) not in signaled:
+            processes.append((record.node, pid))
+    for node, pid in processes:
+        if (node, pid) not in signaled_processes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-    return ended
+    return processes
 
 
 def _title(pid: int) -> str:

@@ -17,18 +17,18 @@ _PATIENCE = 20.0
 """Seconds for Ray to record the end of a process that has just ended."""
 
 
-def ended_by_job(nodes: Nodes, ended: Sequence[Ended]) -> list[Ended]:
-    """The workers among `ended` that the job itself ended, as with `ray.kill`.
+def ended_by_job(nodes: Nodes, ends: Sequence[Ended]) -> list[Ended]:
+    """The workers among `ends` that the job itself ended, as with `ray.kill`.
 
     An actor that Ray ended because its owner crashed is not among them.
     """
     # Ray's tables are not a public API; if they fail, each end counts as a crash
     with contextlib.suppress(Exception):
-        lost = nodes.lost()
-        processes = {(each.node, each.start.pid) for each in ended if each.node not in lost}
+        dead_nodes = nodes.lost()
+        processes = {(end.node, end.start.pid) for end in ends if end.node not in dead_nodes}
         if processes:
             by_job = _ended_by_job(nodes, processes)
-            return [each for each in ended if (each.node, each.start.pid) in by_job]
+            return [end for end in ends if (end.node, end.start.pid) in by_job]
     return []
 
 
@@ -43,9 +43,9 @@ def _ended_by_job(nodes: Nodes, processes: set[tuple[str, int]]) -> set[Process]
     def look(_: object = None) -> tuple[dict[bytes, _Exit], dict[bytes, bytes]]:
         return _exits(nodes), _dead_owners()
 
-    def is_missing(found: tuple[dict[bytes, _Exit], dict[bytes, bytes]]) -> bool:
+    def is_missing(result: tuple[dict[bytes, _Exit], dict[bytes, bytes]]) -> bool:
         """Whether the end of one of them, or of an owner with which it ended, is not recorded."""
-        exits, owners = found
+        exits, owners = result
         dead = set(owners.values())
         return any(
             not e.over and (e.process in processes or worker in dead) for worker, e in exits.items()
@@ -59,8 +59,8 @@ def _ended_by_job(nodes: Nodes, processes: set[tuple[str, int]]) -> set[Process]
         return worker in exits and exits[worker].intended
 
     # a process id may have come again: then all its processes count
-    crashed = {each.process for worker, each in exits.items() if not by_job(worker)}
-    return {each.process for each in exits.values()} - crashed
+    crashes = {end.process for worker, end in exits.items() if not by_job(worker)}
+    return {end.process for end in exits.values()} - crashes
 
 
 def _exits(nodes: Nodes) -> dict[bytes, _Exit]:
@@ -90,7 +90,7 @@ def _dead_owners() -> dict[bytes, bytes]:
     owners = {}
     for entry in state._connect_and_get_accessor().get_actor_table(None, None):
         actor = ActorTableData.FromString(entry)
-        died = actor.death_cause.actor_died_error_context
-        if died.reason == ActorDiedErrorContext.OWNER_DIED:
+        death = actor.death_cause.actor_died_error_context
+        if death.reason == ActorDiedErrorContext.OWNER_DIED:
             owners[actor.address.worker_id] = actor.owner_address.worker_id
     return owners

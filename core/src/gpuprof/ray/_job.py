@@ -80,8 +80,8 @@ def _no_spare_workers() -> Iterator[None]:
 
 def _by_client(args: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
     """Whether Ray Client connects, whose server runs what a driver would."""
-    given = args[0] if args else options.get("address")
-    return str(given or os.environ.get("RAY_ADDRESS", "")).startswith("ray://")
+    address = args[0] if args else options.get("address")
+    return str(address or os.environ.get("RAY_ADDRESS", "")).startswith("ray://")
 
 
 def _own_variables() -> dict[str, str]:

@@ -60,18 +60,22 @@ class Starter(Profiler):
 
     def _profiled(self) -> dict[tuple[str, int], PlannedWorker]:
         """Also what nobody else accounts for: a driver that was killed has left no part."""
-        started = close.plan_of(self._planner, self._nodes.on_each(read_node, self._away))
-        accounted = _keys(self._others)
-        orphans = {key: planned for key, planned in started.items() if key not in accounted}
+        worker_plans = close.plan_of(self._planner, self._nodes.on_each(read_node, self._away))
+        keys_of_others = _keys(self._others)
+        orphans = {
+            key: worker_plan
+            for key, worker_plan in worker_plans.items()
+            if key not in keys_of_others
+        }
         return orphans | super()._profiled()
 
     def _file(
         self, directory: str, runner: TreeEntry, records: list[NodeRecord], *parts: Part
     ) -> Receipt:
-        accounted = _keys(self._others)
+        keys_of_others = _keys(self._others)
 
-        def orphans(ended: Sequence[Ended]) -> list[Ended]:
-            return [e for e in ended if (e.start.group, e.start.rank) not in accounted]
+        def orphans(ends: Sequence[Ended]) -> list[Ended]:
+            return [e for e in ends if (e.start.group, e.start.rank) not in keys_of_others]
 
         own = [
             attrs.evolve(
@@ -182,14 +186,16 @@ class Launched(_InSession):
     def _file(
         self, directory: str, runner: TreeEntry, records: list[NodeRecord], *parts: Part
     ) -> Receipt:
-        known = {
-            (ended.node, ended.start.name, ended.start.incarnation)
+        earlier_ends = {
+            (end.node, end.start.name, end.start.incarnation)
             for part in self._earlier
-            for ended in (*part.ended_early, *part.ended_by_job)
+            for end in (*part.ended_early, *part.ended_by_job)
         }
 
-        def new(ended: Sequence[Ended]) -> list[Ended]:
-            return [e for e in ended if (e.node, e.start.name, e.start.incarnation) not in known]
+        def new(ends: Sequence[Ended]) -> list[Ended]:
+            return [
+                e for e in ends if (e.node, e.start.name, e.start.incarnation) not in earlier_ends
+            ]
 
         self._earlier.extend(
             attrs.evolve(
@@ -233,8 +239,8 @@ class Launched(_InSession):
 
     def _begin_step(self, number: int) -> None:
         group = self._session.row["group"]
-        captured = any(a <= number < b for a, b in self._planner.captured_steps(group))
-        if captured or self._planner.is_armed(group):
+        is_captured = any(a <= number < b for a, b in self._planner.captured_steps(group))
+        if is_captured or self._planner.is_armed(group):
             with self._guarded():
                 self._plan_those_of_workers()
         super()._begin_step(number)
@@ -249,13 +255,13 @@ class Launched(_InSession):
 
     def _plan_those_of_workers(self) -> None:
         """Take the workers that other workers have made into the plan."""
-        for planned in _announced.noted_workers(self.run, self._plan):
-            worker = planned.worker
-            self._plan[worker.group, worker.rank] = planned
+        for worker_plan in _announced.noted_workers(self.run, self._plan):
+            worker = worker_plan.worker
+            self._plan[worker.group, worker.rank] = worker_plan
             self._by_themselves.add((worker.group, worker.rank))
-            self._preflight.announce(planned)
-            if has_windows(planned):
-                self._expect_windows(planned)
+            self._preflight.announce(worker_plan)
+            if has_windows(worker_plan):
+                self._expect_windows(worker_plan)
 
     def expect_no_handle(self, group: str, rank: int) -> None:
         """A worker is not expected to be registered: it connects by itself."""

@@ -74,10 +74,10 @@ def _listen(session: Session, address: Address) -> None:
             }
             send(connection, hello)
             for line in lines:
-                received = time.perf_counter_ns()
+                receive_time = time.perf_counter_ns()
                 message: Message | StepNote | FlushNote | ClockQuestion = json.loads(line)
                 if message["kind"] == "clock":
-                    _tell_time(connection, message, received)
+                    _tell_time(connection, message, receive_time)
                 else:
                     _obey(session, connection, message)
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -93,10 +93,10 @@ def _listen(session: Session, address: Address) -> None:
         _listening.release()
 
 
-def _tell_time(connection: socket.socket, question: ClockQuestion, received: int) -> None:
+def _tell_time(connection: socket.socket, question: ClockQuestion, receive_time: int) -> None:
     answer: ClockAnswer = {
         "asked": question["asked"],
-        "received": received,
+        "received": receive_time,
         "sent": time.perf_counter_ns(),
     }
     with contextlib.suppress(OSError):
@@ -120,10 +120,10 @@ def _obey(
         else:
             session.left_out.mark(message["left_out"])
     else:
-        window, planned = Window(*message["window"]), session.windows.planned
+        window, plan = Window(*message["window"]), session.windows.planned
         number = window.number
-        if planned.numbered(number) is None:  # an order's
-            planned.add([window])
+        if plan.numbered(number) is None:  # an order's
+            plan.add([window])
         problem = session.refuses_orders or (
             session.open(number, message["expiry"])
             if message["kind"] == "open"

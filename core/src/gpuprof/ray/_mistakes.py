@@ -45,17 +45,17 @@ class MistakeLog:
         self._looks = _LOOKS
         self.due = True
 
-    def note_added(self, handle: Any, group: str, rank: int, wrapped: bool) -> None:
+    def note_added(self, handle: Any, group: str, rank: int, is_planned: bool) -> None:
         """Note an actor that was added.
 
         Args:
-            wrapped: whether `worker_options` was called for its group and rank. If not, it is a
+            is_planned: whether `worker_options` was called for its group and rank. If not, it is a
                 mistake, unless the actor would not be profiled anyway.
         """
         self._added[handle._actor_id.hex()] = group, rank
         self._looks = _LOOKS
         self.due = True
-        if not wrapped:
+        if not is_planned:
             with contextlib.suppress(GpuprofError):
                 if self._planner.worker(group, rank).profiled:
                     self._unwrapped.append(f"{group}-{rank}")
@@ -79,13 +79,13 @@ class MistakeLog:
         Unmatched names count only if no worker was selected: one file may serve many jobs.
         """
         config = self._planner.config
-        selected = any(
+        any_selected = any(
             matches(row.worker.group, config.worker_groups)
             if config.backend == "none"
             else row.profiled
             for row in rows
         )
-        return [*([] if selected else oversights(config, rows)), *self._of_actors()]
+        return [*([] if any_selected else oversights(config, rows)), *self._of_actors()]
 
     def _look_for_misnamed(self) -> None:
         """Find new actors whose group or rank differs from the one they were started with.
@@ -99,21 +99,21 @@ class MistakeLog:
             return
         # Ray's actor table is not a public API; if it fails, report no actors
         with contextlib.suppress(Exception):
-            for actor, started in _actors_started_here(self._planner.run, alive=False):
-                key = self._added.pop(actor, started)
-                if key != started:
-                    self._misnamed[key] = started
+            for actor, start_key in _actors_started_here(self._planner.run, alive=False):
+                key = self._added.pop(actor, start_key)
+                if key != start_key:
+                    self._misnamed[key] = start_key
 
     def _of_actors(self) -> list[str]:
-        misnamed = {f"{group}-{rank}" for group, rank in self._misnamed}
-        unwrapped = ", ".join(name for name in self._unwrapped if name not in misnamed)
+        wrong_names = {f"{group}-{rank}" for group, rank in self._misnamed}
+        names = ", ".join(name for name in self._unwrapped if name not in wrong_names)
         sentences = [
-            f"{group}-{rank}: this actor was started as {started[0]}-{started[1]}; add it with "
-            f"group={started[0]!r}, rank={started[1]}, as in worker_options"
-            for (group, rank), started in self._misnamed.items()
+            f"{group}-{rank}: this actor was started as {start_key[0]}-{start_key[1]}; add it with "
+            f"group={start_key[0]!r}, rank={start_key[1]}, as in worker_options"
+            for (group, rank), start_key in self._misnamed.items()
         ]
-        if unwrapped:
-            sentences.append(f"{unwrapped}: not captured: start each actor with profiler.start")
+        if names:
+            sentences.append(f"{names}: not captured: start each actor with profiler.start")
         return sentences
 
 
@@ -140,16 +140,16 @@ class UnregisteredActors:
         self._looks: dict[Key, int] = {}
         self.first = float("inf")
 
-    def expect(self, key: Key, planned: PlannedWorker, selected: bool) -> None:
+    def expect(self, key: Key, worker_plan: PlannedWorker, is_selected: bool) -> None:
         """Expect a worker to be registered before its first window.
 
         Args:
-            selected: whether its group is, so that one without a window is expected as well.
+            is_selected: whether its group is, so that one without a window is expected as well.
         """
-        starts = [window.start for window in planned.worker.windows if window.start is not None]
-        if planned.profiled and starts:
+        starts = [window.start for window in worker_plan.worker.windows if window.start is not None]
+        if worker_plan.profiled and starts:
             self._starts[key] = min(starts)
-        elif selected:
+        elif is_selected:
             self._starts[key] = _NEXT
             self._looks[key] = _LOOKS
         self.first = min(self.first, self._starts.get(key, float("inf")))
@@ -168,8 +168,8 @@ class UnregisteredActors:
         due = {key: start for key, start in self._starts.items() if start <= step}
         for key in due:
             self.remove(key)
-        found = sorted(self.actors(due))
-        late = [f"{group}-{rank}" for group, rank in found if due[group, rank] > _NEXT]
+        actors = sorted(self.actors(due))
+        late = [f"{group}-{rank}" for group, rank in actors if due[group, rank] > _NEXT]
         if late:
             log().warning(
                 "%s: its windows are not opened (step %d): %s",
@@ -177,9 +177,9 @@ class UnregisteredActors:
                 step,
                 NOT_REGISTERED,
             )
-        for sentence in self.sentences(key for key in found if due[key] == _NEXT):
+        for sentence in self.sentences(key for key in actors if due[key] == _NEXT):
             log().warning("%s", sentence)
-        for key in due.keys() - found:
+        for key in due.keys() - actors:
             self._looks[key] = self._looks.get(key, 1) - 1
             if self._looks[key] > 0:
                 self._starts[key] = self.first = _NEXT
@@ -196,15 +196,15 @@ class UnregisteredActors:
         Args:
             alive: skip dead actors.
         """
-        found: set[Key] = set()
+        own_keys: set[Key] = set()
         # Ray's actor table is not a public API; if it fails, report no actors
         with contextlib.suppress(Exception):
-            found.update(
+            own_keys.update(
                 key
                 for _, key in (_actors_started_here(self._run, alive) if keys else ())
                 if key in keys
             )
-        return found
+        return own_keys
 
 
 def _actors_started_here(run: str, alive: bool) -> Iterator[tuple[str, Key]]:
@@ -273,9 +273,9 @@ def reject_duplicate(group: str, rank: int, first: Any) -> None:
 
 def _has_died(actor: Any) -> bool:
     until = time.monotonic() + _GRACE
-    while (left := until - time.monotonic()) > 0:
+    while (seconds := until - time.monotonic()) > 0:
         try:
-            ray.get(actor.__ray_ready__.remote(), timeout=left)
+            ray.get(actor.__ray_ready__.remote(), timeout=seconds)
             time.sleep(0.1)
         except ray.exceptions.ActorUnavailableError:
             return False  # restarting

@@ -73,10 +73,10 @@ class Nodes:
         Raises:
             OutputError: it is not alive.
         """
-        found = next((node for node in _alive() if self.name(node) == name), None)
-        if found is None:
+        match = next((node for node in _alive() if self.name(node) == name), None)
+        if match is None:
             raise OutputError(f"node {name} has died")
-        return found
+        return match
 
     def lost(self) -> list[str]:
         """The names of nodes that have died since they were first seen."""
@@ -125,15 +125,15 @@ class Nodes:
                 answers.append(Answer(node_name(), None, error))
         if not ray.is_initialized():
             return answers
-        here = ray.get_runtime_context().get_node_id()
-        asked = {
+        this_node = ray.get_runtime_context().get_node_id()
+        calls = {
             self.call(node, function, *arguments): self.name(node)
             for node in _alive()
-            if node["NodeID"] != here and matches(node["NodeManagerHostname"], nodes)
+            if node["NodeID"] != this_node and matches(node["NodeManagerHostname"], nodes)
             if not gpu or node["Resources"].get("GPU")
         }
-        ready = ray.wait(list(asked), num_returns=len(asked), timeout=timeout)[0] if asked else []
-        for reference, name in asked.items():
+        ready = ray.wait(list(calls), num_returns=len(calls), timeout=timeout)[0] if calls else []
+        for reference, name in calls.items():
             if reference not in ready:
                 ray.cancel(reference, force=True)
                 answers.append(
@@ -184,13 +184,13 @@ class Nodes:
     ) -> Iterator[Result]:
         """The results of `function` on one node, in order, with few calls on their way."""
         if node == node_name():
-            yield from (function(*each) for each in arguments)
+            yield from (function(*args) for args in arguments)
             return
         waiting: deque[Any] = deque()
-        for each in arguments:
+        for args in arguments:
             if len(waiting) == IN_FLIGHT:
                 yield _result(waiting.popleft())
-            waiting.append(self.call(self.named(node), function, *each))
+            waiting.append(self.call(self.named(node), function, *args))
         while waiting:
             yield _result(waiting.popleft())
 
@@ -198,9 +198,9 @@ class Nodes:
         """Start `function` in a task that is pinned to a node; the reference of its result."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        pinned = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         # no retries: a task that is pinned to a node dies with it
-        task = ray.remote(_named).options(num_cpus=0, max_retries=0, scheduling_strategy=pinned)
+        task = ray.remote(_named).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy)
         return task.remote(self.name(node), function, arguments)
 
 
@@ -251,8 +251,8 @@ def _has_gpu() -> bool:
     """Whether Ray gives this node a GPU; assumed while there is no cluster."""
     if not ray.is_initialized():
         return True
-    here = ray.get_runtime_context().get_node_id()
-    return any(node["NodeID"] == here and node["Resources"].get("GPU") for node in ray.nodes())
+    this_node = ray.get_runtime_context().get_node_id()
+    return any(node["NodeID"] == this_node and node["Resources"].get("GPU") for node in ray.nodes())
 
 
 def is_starting(handle: Any) -> bool:

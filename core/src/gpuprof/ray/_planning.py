@@ -44,12 +44,12 @@ class Planning:
         return self.planner.worker(group, rank, has_gpu=has_gpu, tool=self.common_tool)
 
     def start(
-        self, planned: PlannedWorker, runtime_env: Mapping[str, Any]
+        self, worker_plan: PlannedWorker, runtime_env: Mapping[str, Any]
     ) -> tuple[PlannedWorker, dict[str, Any]]:
         """What a worker starts with.
 
         Args:
-            planned: the worker.
+            worker_plan: its plan.
             runtime_env: its own.
 
         Returns:
@@ -62,26 +62,27 @@ class Planning:
         job_env = _job_env()
         # The user's own values win, wherever they were given.
         own = {**(job_env.get("env_vars") or {}), **(runtime_env.get("env_vars") or {})}
-        planned = attrs.evolve(
-            planned, environment={k: v for k, v in planned.environment.items() if k not in own}
+        worker_plan = attrs.evolve(
+            worker_plan,
+            environment={k: v for k, v in worker_plan.environment.items() if k not in own},
         )
         # Secrets travel as variables of their own: the row is shown by Ray, and inherited by
         # children.
         secrets_apart = {
             k: v
-            for k, v in planned.environment.items()
-            if v and (is_secret(k) or k in planned.secret) and "$" not in v
+            for k, v in worker_plan.environment.items()
+            if v and (is_secret(k) or k in worker_plan.secret) and "$" not in v
         }
-        row = self._row(planned, runtime_env, job_env)
+        row = self._row(worker_plan, runtime_env, job_env)
         if self.drives:
             row["drives"] = True
-        if planned.wrapped:
+        if worker_plan.wrapped:
             row["launch"]["environment"] = {
-                k: v for k, v in planned.environment.items() if k not in secrets_apart
+                k: v for k, v in worker_plan.environment.items() if k not in secrets_apart
             }
         variables = {VARIABLE: encode(row), **secrets_apart}
-        return planned, _runtime_env.merge(
-            runtime_env, job_env, variables, planned.wrapped, "runtime_env"
+        return worker_plan, _runtime_env.merge(
+            runtime_env, job_env, variables, worker_plan.wrapped, "runtime_env"
         )
 
     def leave_out(self, runtime_env: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,12 +113,12 @@ class Planning:
         return attrs.evolve(self.planner.worker(group, 0), profiled=False, command=())
 
     def _row(
-        self, planned: PlannedWorker, runtime_env: Mapping[str, Any], job_env: Mapping[str, Any]
+        self, worker_plan: PlannedWorker, runtime_env: Mapping[str, Any], job_env: Mapping[str, Any]
     ) -> Row:
         interpreter = _runtime_env.interpreter(runtime_env, job_env)
-        row = self.planner.row(planned, interpreter, self.tool)
+        row = self.planner.row(worker_plan, interpreter, self.tool)
         row["node_ids"] = self.node_ids
-        if interpreter and not planned.wrapped:
+        if interpreter and not worker_plan.wrapped:
             row["interpreter"] = interpreter
         return row
 

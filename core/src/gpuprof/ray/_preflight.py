@@ -48,7 +48,7 @@ class Preflight:
         if self._looked_under_ray is ray.is_initialized():
             return
         planner = self._planner
-        found = self._ask(
+        answers = self._ask(
             check_node,
             planner.config,
             planner.run,
@@ -58,9 +58,9 @@ class Preflight:
         self._looked_under_ray = ray.is_initialized()
         self._nowhere = None
         # no selected node is known yet: assume that it has what this one has
-        if not found:
+        if not answers:
             try:
-                found = [planner.check_tool()]
+                answers = [planner.check_tool()]
             except ToolError as error:
                 key, until = (
                     planner.config.where("nodes"),
@@ -69,49 +69,55 @@ class Preflight:
                 self._nowhere = ToolError(
                     f"{node_name()}: {error}; and {key} selects no node that can be checked{until}"
                 )
-        tools = [tool for tool in found if tool is not None]
+        tools = [tool for tool in answers if tool is not None]
         self.tool = tools[0] if tools else None
         self.common_tool = common_tool(tools) if tools else None
 
-    def try_out(self, planned: PlannedWorker) -> None:
+    def try_out(self, worker_plan: PlannedWorker) -> None:
         """Try the profiler with a group's options on every node that may get it.
 
         Raises:
             ToolError: it refuses them, with the node's name; or no node is known that has it.
         """
-        if not planned.wrapped:
+        if not worker_plan.wrapped:
             return
         if self._nowhere is not None:
             raise self._nowhere
-        group, gpu = planned.worker.group, planned.worker.has_gpu
+        group, gpu = worker_plan.worker.group, worker_plan.worker.has_gpu
         key = (group, gpu, ray.is_initialized())
         if self.tool is None or key in self._tried:
             return
         planner = self._planner
         nodes = tuple(planner.config.selection(group).nodes or ())
         self._ask(
-            try_node, planner.config, planner.run, planner.output_dir, planned, nodes=nodes, gpu=gpu
+            try_node,
+            planner.config,
+            planner.run,
+            planner.output_dir,
+            worker_plan,
+            nodes=nodes,
+            gpu=gpu,
         )
         self._tried.add(key)
 
-    def announce(self, planned: PlannedWorker) -> None:
+    def announce(self, worker_plan: PlannedWorker) -> None:
         """Log once which groups are profiled, and the plan's notes."""
-        if not planned.profiled:
+        if not worker_plan.profiled:
             return
-        config, group = self._planner.config, planned.worker.group
+        config, group = self._planner.config, worker_plan.worker.group
         pattern = next(
             pattern for pattern in config.worker_groups or () if matches(group, (pattern,))
         )
-        enabled = (
+        headline = (
             f"{config.backend.capitalize()} profiling enabled for worker '{group}' (matched "
             f"pattern '{pattern}')"
         )
-        for said, sentence in [
-            (enabled, enabled),
-            *((note, f"{group}: {note}") for note in planned.notes),
+        for key, sentence in [
+            (headline, headline),
+            *((note, f"{group}: {note}") for note in worker_plan.notes),
         ]:
-            if said not in self._said:
-                self._said.add(said)
+            if key not in self._said:
+                self._said.add(key)
                 log().info("%s", sentence)
 
     def _ask(
@@ -122,10 +128,10 @@ class Preflight:
         Raises:
             ToolError: the check failed on a node; with all such nodes.
         """
-        found, problems = [], []
+        results, problems = [], []
         for answer in self._nodes.ask(check, *arguments, **options):
             if answer.error is None:
-                found.append(answer.result)
+                results.append(answer.result)
             elif isinstance(answer.error, GpuprofError):
                 problems.append(f"{answer.node}: {answer.error}")
             # the node may be gone: no reason not to start
@@ -139,7 +145,7 @@ class Preflight:
                 problems.append(f"{answer.node}: {type(answer.error).__name__}: {answer.error}")
         if problems:
             raise ToolError("\n".join(problems))
-        return found
+        return results
 
 
 def _nodes_of_any_group(config: Config) -> tuple[str, ...]:
@@ -156,7 +162,7 @@ def check_node(config: Config, run: str, output_dir: str) -> Tool | None:
     return Planner(config, run, output_dir).check_tool()
 
 
-def try_node(config: Config, run: str, output_dir: str, planned: PlannedWorker) -> Tool | None:
+def try_node(config: Config, run: str, output_dir: str, worker_plan: PlannedWorker) -> Tool | None:
     """Try a worker's options with the node's tool, and return it. Runs on the node.
 
     Raises:
@@ -165,5 +171,5 @@ def try_node(config: Config, run: str, output_dir: str, planned: PlannedWorker) 
     planner = Planner(config, run, output_dir)
     tool = planner.check_tool()
     if tool is not None:
-        planner.try_out(planned, tool)
+        planner.try_out(worker_plan, tool)
     return tool

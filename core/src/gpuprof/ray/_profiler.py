@@ -75,9 +75,9 @@ from gpuprof.ray._wire import Measurement
 Handle = TypeVar("Handle")
 
 
-def note_clock(ledger: LedgerWriter, measured: Measurement) -> None:
+def note_clock(ledger: LedgerWriter, measurement: Measurement) -> None:
     """Write into the driver's ledger what was measured of another node's clock."""
-    ledger.event("clock", **attrs.asdict(measured))
+    ledger.event("clock", **attrs.asdict(measurement))
 
 
 class RunnerTree:
@@ -202,7 +202,7 @@ class Profiler:
         self.timing = public.timing()
         self._drains: ControlThread | None = None
         self._ledger = self._begin_ledger()
-        here = public.session()
+        session = public.session()
         self._instruments = (
             instruments.begin(
                 self.config.instruments or (),
@@ -210,12 +210,12 @@ class Profiler:
                 self._note,
                 Hooks(sent=self._ledger.sent, event=self._ledger.event, sized=self._ledger.sized),
             )
-            if self._ledger is not None and (here is None or here.ledger is None)
+            if self._ledger is not None and (session is None or session.ledger is None)
             else []
         )
         self._runner_tree = self._begin_tree()
         self._answerer = None
-        if self.directory is not None and here is None:
+        if self.directory is not None and session is None:
             about = {"name": "Runner", "group": "Runner", "rank": 0, "node": node_name()}
             self._answerer = Answerer(
                 self.directory, "Runner.json", about, lambda: None, self.config.watchdog
@@ -229,8 +229,8 @@ class Profiler:
 
     def _name(self) -> str:
         """The run's id."""
-        given = None if self.config.selects_nothing else given_run_id(os.environ)
-        return given or new_run_id()
+        run_id = None if self.config.selects_nothing else given_run_id(os.environ)
+        return run_id or new_run_id()
 
     def _begin_files(self, directory: str) -> Collection:
         """Write that the run begins. Returns what will bring its files home."""
@@ -250,9 +250,9 @@ class Profiler:
 
     def _begin_ledger(self) -> LedgerWriter | None:
         """The ledger of the driver's steps and scopes."""
-        here = public.session()
-        if here is not None and here.ledger is not None:
-            return here.ledger
+        session = public.session()
+        if session is not None and session.ledger is not None:
+            return session.ledger
         if self.directory is None or not self.config.ledger.enabled:
             return None
         node = os.path.join(self.directory, node_name())
@@ -320,11 +320,11 @@ class Profiler:
         ...     group="Learner", rank=0, num_gpus=1,
         ... )  # doctest: +SKIP
         """
-        planned, options = self._prepare(group, rank, options)
+        worker_plan, options = self._prepare(group, rank, options)
         handle = make(options)
-        if planned is not None:
+        if worker_plan is not None:
             _mistakes.reject_other_than_handle(group, rank, handle)
-            self._plan[group, rank] = planned
+            self._plan[group, rank] = worker_plan
             self.add(handle, group=group, rank=rank)
         return handle
 
@@ -347,11 +347,13 @@ class Profiler:
             ToolError: a node that may get the worker lacks the profiler's program, or that refuses
                 the options.
         """
-        planned, options = self._prepare(group, rank, options)
-        if planned is not None:
-            self._plan[group, rank] = planned
+        worker_plan, options = self._prepare(group, rank, options)
+        if worker_plan is not None:
+            self._plan[group, rank] = worker_plan
             if self.directory is not None and (group, rank) not in self._handles:
-                self._unregistered.expect((group, rank), planned, self._expects_add(planned))
+                self._unregistered.expect(
+                    (group, rank), worker_plan, self._expects_add(worker_plan)
+                )
         return options
 
     def _prepare(
@@ -368,13 +370,13 @@ class Profiler:
         if self.directory is not None:
             self._preflight.look_for_tool()  # on the other nodes, if Ray has come up since
         planning = self._planning
-        planned = planning.worker(group, rank, options)
+        worker_plan = planning.worker(group, rank, options)
         if self.directory is None:
-            return planned, options
-        self._preflight.try_out(planned)  # who fails it is in no plan, and missed by no receipt
-        self._preflight.announce(planned)
-        planned, runtime_env = planning.start(planned, options.get("runtime_env") or {})
-        return planned, {**options, "runtime_env": runtime_env}
+            return worker_plan, options
+        self._preflight.try_out(worker_plan)  # who fails it is in no plan, and missed by no receipt
+        self._preflight.announce(worker_plan)
+        worker_plan, runtime_env = planning.start(worker_plan, options.get("runtime_env") or {})
+        return worker_plan, {**options, "runtime_env": runtime_env}
 
     @property
     def _planning(self) -> Planning:
@@ -382,12 +384,12 @@ class Profiler:
         tools = self._preflight.tool, self._preflight.common_tool
         return Planning(self._planner, *tools, self._nodes.share_names, self._starts_driver)
 
-    def _expects_add(self, planned: PlannedWorker) -> bool:
+    def _expects_add(self, worker_plan: PlannedWorker) -> bool:
         """Whether a worker that is not profiled is to be registered: its ledger is wanted."""
         return (
             self._ledger is not None
-            and not planned.profiled
-            and matches(planned.worker.group, self.config.worker_groups)
+            and not worker_plan.profiled
+            and matches(worker_plan.worker.group, self.config.worker_groups)
         )
 
     def job_runtime_env(
@@ -426,9 +428,9 @@ class Profiler:
         _mistakes.reject_duplicate(group, rank, self._handles.get((group, rank)))
         self._handles[group, rank] = handle
         self._unregistered.remove((group, rank))
-        planned = self._plan.get((group, rank))
-        self._mistakes.note_added(handle, group, rank, wrapped=planned is not None)
-        opens_windows = planned is not None and has_windows(planned)
+        worker_plan = self._plan.get((group, rank))
+        self._mistakes.note_added(handle, group, rank, is_planned=worker_plan is not None)
+        opens_windows = worker_plan is not None and has_windows(worker_plan)
         with self._guarded():
             if (opens_windows or self._ledger is not None) and self._windows is None:
                 self._windows = self._control()
@@ -437,19 +439,19 @@ class Profiler:
                         self._windows.listen(f"{key[0]}-{key[1]}", earlier)
             if self._windows is None:
                 return
-            if planned is None or not opens_windows:
+            if worker_plan is None or not opens_windows:
                 self._windows.listen(f"{group}-{rank}", handle)
                 return
-            self._expect_windows(planned, handle)
+            self._expect_windows(worker_plan, handle)
 
-    def _expect_windows(self, planned: PlannedWorker, handle: Any = None) -> None:
+    def _expect_windows(self, worker_plan: PlannedWorker, handle: Any = None) -> None:
         """Open a worker's windows from now on.
 
         Args:
             handle: of the actor; ``None``: it connects by itself.
         """
         assert self._windows is not None
-        worker = planned.worker
+        worker = worker_plan.worker
         self._windows.add(worker.name, handle, worker.windows)
         self._discrete |= worker.discrete
         if not worker.windows:
@@ -525,12 +527,12 @@ class Profiler:
         for instrument in self._instruments:
             instrument.end_marking()
         self._end_ledger()
-        asked = ask_for_trees(self._handles)
+        answers = ask_for_trees(self._handles)
         records: list[NodeRecord] = []
         if self.directory is not None:
             with self._guarded():
                 self._receipt, records = self._finish(self.directory, runner, timeout)
-        self._print(all_trees(asked, self._handles, records), runner)
+        self._print(all_trees(answers, self._handles, records), runner)
         if fault is not None:
             raise fault
 
@@ -565,48 +567,56 @@ class Profiler:
     def _finish(
         self, directory: str, runner: TreeEntry, timeout: float
     ) -> tuple[Receipt, list[NodeRecord]]:
-        profiled = self._profiled()
+        profiled_workers = self._profiled()
 
         def look(give_up: bool) -> tuple[Receipt, list[NodeRecord]]:
             records, faults = settle_nodes(
-                self._nodes, self._planner, profiled, self._collection, give_up
+                self._nodes, self._planner, profiled_workers, self._collection, give_up
             )
             dead = actors_on_dead_nodes(self._nodes, self._handles)
-            if not ended:  # before any worker is ended here
-                ended.append(early_ends.ended_early(records))
+            if not ends:  # before any worker is ended here
+                ends.append(early_ends.ended_early(records))
             self._receipt = close.make_receipt(
                 self._planner,
-                profiled.values(),
+                profiled_workers.values(),
                 records,
                 self._collection,
-                (*self._problems, *self._mistakes.faults(self.plan), *unadded, *ordered, *faults),
+                (
+                    *self._problems,
+                    *self._mistakes.faults(self.plan),
+                    *unadded_faults,
+                    *order_faults,
+                    *faults,
+                ),
                 str(self._step_times),
                 self._windows.opened if self._windows is not None else {},
-                explainer(unregistered, missing, last_steps(records, others), dead),
+                explainer(unregistered_actors, missing, last_steps(records, others), dead),
             )
             return self._receipt, records
 
-        ended: list[list[early_ends.Ended]] = []
+        ends: list[list[early_ends.Ended]] = []
         others = self._plan.keys() - self._handles.keys() - self._by_themselves
-        unregistered = self._unregistered.actors(others)
-        unadded = self._unregistered.sentences(
-            key for key in unregistered if self._expects_add(self._plan[key])
+        unregistered_actors = self._unregistered.actors(others)
+        unadded_faults = self._unregistered.sentences(
+            key for key in unregistered_actors if self._expects_add(self._plan[key])
         )
         if self._ledger is not None and self._unregistered.actors(others, alive=True):
             time.sleep(LAST_SECONDS)  # nobody can ask them for what they have not written yet
         missing = self._windows.missing() if self._windows is not None and not self._off else {}
-        ordered = self._firing.faults() if self._firing is not None else []
+        order_faults = self._firing.faults() if self._firing is not None else []
         idle = IdleWorkers(self._nodes, self._away, others)
 
-        wrapped = [key for key, planned in profiled.items() if planned.wrapped]
+        wrapped_workers = [
+            key for key, worker_plan in profiled_workers.items() if worker_plan.wrapped
+        ]
         self._collection.stop()
         out_of_reach = partial(self._unregistered.actors, others, alive=True)
-        elsewhere = self._by_themselves - self._handles.keys()
+        actors_of_workers = self._by_themselves - self._handles.keys()
         receipt, records = finish_reports(
-            look, wrapped, self._handles, idle, out_of_reach, timeout, elsewhere
+            look, wrapped_workers, self._handles, idle, out_of_reach, timeout, actors_of_workers
         )
-        by_job = ended_by_job(self._nodes, ended[0])
-        early = [each for each in ended[0] if each not in by_job]
+        by_job = ended_by_job(self._nodes, ends[0])
+        early = [end for end in ends[0] if end not in by_job]
         part = Part(receipt, worker_entries(self.plan), early, by_job)
         try:
             receipt = self._file(directory, runner, records, part)
@@ -618,7 +628,7 @@ class Profiler:
 
     def _profiled(self) -> dict[tuple[str, int], PlannedWorker]:
         """The profiled workers that end with this process's part of the run."""
-        return {key: planned for key, planned in self._plan.items() if planned.profiled}
+        return {key: worker_plan for key, worker_plan in self._plan.items() if worker_plan.profiled}
 
     def _file(
         self, directory: str, runner: TreeEntry, records: list[NodeRecord], *parts: Part
@@ -632,7 +642,7 @@ class Profiler:
             OSError: the manifest cannot be written.
         """
         receipt = together(parts)
-        receipt, filed = bring_home(self._collection, directory, runner, receipt, records)
+        receipt, files = bring_home(self._collection, directory, runner, receipt, records)
         early, by_job = (
             [
                 entry
@@ -641,14 +651,14 @@ class Profiler:
             ]
             for which in (attrgetter("ended_early"), attrgetter("ended_by_job"))
         )
-        said = early_ends.sentences(early)
-        receipt = attrs.evolve(receipt, faults=(*receipt.faults, *said))
+        sentences = early_ends.sentences(early)
+        receipt = attrs.evolve(receipt, faults=(*receipt.faults, *sentences))
         manifest.write(
             directory,
             self.run,
             manifest.setup(self._beginning, records),
             receipt.to_dict(),
-            manifest.entries(filed, records),
+            manifest.entries(files, records),
             [worker for part in parts for worker in part.workers],
             early,
             by_job,
@@ -715,7 +725,7 @@ class Profiler:
             self._ledger.end_step(number)
         windows = self._windows
         if windows is not None:
-            captured = windows.any_open
+            is_captured = windows.any_open
             try:
                 problems = windows.end_step(number)
                 if problems:
@@ -724,7 +734,7 @@ class Profiler:
                 self._switch_off(error)
             if seconds is None or self._discrete:  # discrete windows open and close in the step
                 return
-            if captured:
+            if is_captured:
                 edges, windows.edges = windows.edges, 0.0
                 self._step_times.add(seconds, "captured", edges)
             else:
@@ -732,9 +742,9 @@ class Profiler:
                 self._step_times.add(seconds, "left out" if left_out else "other")
 
 
-def has_windows(planned: PlannedWorker) -> bool:
+def has_windows(worker_plan: PlannedWorker) -> bool:
     """Whether the driver opens and closes a worker's windows.
 
     The end of a wrapped worker ends its whole-life window; nobody else ends another's.
     """
-    return planned.profiled and not (planned.worker.lifetime and planned.wrapped)
+    return worker_plan.profiled and not (worker_plan.worker.lifetime and worker_plan.wrapped)

@@ -39,10 +39,10 @@ def interpreter(actor_env: Mapping[str, Any], job_env: Mapping[str, Any]) -> lis
     the Python that Ray runs in on the worker's node.
     """
     for environment in (actor_env, job_env):
-        given = shlex.split(environment.get("py_executable") or "")
+        command = shlex.split(environment.get("py_executable") or "")
         # ours is the job's for a controller that is itself a profiled worker
-        if given and _NAME not in given:
-            return given
+        if command and _NAME not in command:
+            return command
     if any(
         environment.get(maker)
         for environment in (actor_env, job_env)
@@ -56,36 +56,35 @@ def merge(
     actor_env: Mapping[str, Any],
     job_env: Mapping[str, Any],
     variables: Mapping[str, str],
-    wrapped: bool,
+    is_wrapped: bool,
     path: str,
 ) -> dict[str, Any]:
-    """`actor_env` with our variables, and with the shim in front of the interpreter if `wrapped`.
+    """`actor_env` with our variables; with the shim before the interpreter if `is_wrapped`.
 
     Args:
         actor_env: the worker's own runtime environment.
         job_env: the job's; the worker inherits what its own does not set.
         variables: ours.
-        wrapped: whether to run the shim.
+        is_wrapped: whether to run the shim.
         path: of `actor_env`, for messages.
 
     Raises:
         ConfigError: an environment has one of our variables, or wraps the worker in another way.
     """
-    merged = dict(actor_env)
-    given = dict(merged.get("env_vars") or {})
-    taken = sorted(set(given) & set(variables))
-    if taken:
+    result = dict(actor_env)
+    env_vars = dict(result.get("env_vars") or {})
+    conflicts = sorted(set(env_vars) & set(variables))
+    if conflicts:
         raise ConfigError(
             [
                 (
-                    f"{path}.env_vars.{taken[0]}: {given[taken[0]]!r} is not valid; gpuprof sets "
-                    "this "
-                    "variable itself"
+                    f"{path}.env_vars.{conflicts[0]}: {env_vars[conflicts[0]]!r} is not valid; "
+                    "gpuprof sets this variable itself"
                 )
             ]
         )
-    merged["env_vars"] = {**given, **variables}
-    if wrapped:
+    result["env_vars"] = {**env_vars, **variables}
+    if is_wrapped:
         for where, environment in ((path, actor_env), (f"the job's {path}", job_env)):
             for key in _OTHER_WRAPPERS:
                 if environment.get(key):
@@ -94,8 +93,8 @@ def merge(
                         "replace the worker's command"
                     )
                     raise ConfigError([f"{where}.{key}: {problem}"])
-        merged["py_executable"] = _start_shim(interpreter(actor_env, job_env))
-    return merged
+        result["py_executable"] = _start_shim(interpreter(actor_env, job_env))
+    return result
 
 
 def without_profilers(runtime_env: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,9 +106,9 @@ def without_profilers(runtime_env: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in runtime_env.items() if key not in _PROFILERS}
 
 
-def _start_shim(unwrapped: list[str]) -> str:
-    """The shell command that runs the shim, or `unwrapped` on a node without gpuprof."""
-    script = _START_SHIM + (shlex.join(unwrapped) or '"$python"') + ' "$@"'
+def _start_shim(command: list[str]) -> str:
+    """The shell command that runs the shim, or `command` on a node without gpuprof."""
+    script = _START_SHIM + (shlex.join(command) or '"$python"') + ' "$@"'
     return shlex.join(["sh", "-c", script, _NAME, sys.executable, PROGRAM])
 
 

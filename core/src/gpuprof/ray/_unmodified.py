@@ -38,9 +38,9 @@ _settings: dict[str, Any] = {}
 
 def install() -> None:
     """Record the Ray job of this process, if it becomes the driver of one."""
-    given = os.environ.pop(SETTINGS, "")  # not for the programs that this one starts
-    if given:
-        _settings.update(json.loads(given))
+    settings = os.environ.pop(SETTINGS, "")  # not for the programs that this one starts
+    if settings:
+        _settings.update(json.loads(settings))
         session = public.session()
         if session is not None:
             session.launched = True
@@ -118,8 +118,8 @@ def _end() -> None:
 def _prepare(runtime_env: dict[str, Any]) -> dict[str, Any]:
     """The job's runtime environment, with which its tasks are recorded, too."""
     profiler = _launched()
-    made = _attempt("Ray: tasks", lambda: profiler and profiler.tasks_runtime_env(runtime_env))
-    return made or runtime_env
+    tasks_env = _attempt("Ray: tasks", lambda: profiler and profiler.tasks_runtime_env(runtime_env))
+    return tasks_env or runtime_env
 
 
 def _announce() -> None:
@@ -158,22 +158,22 @@ def _plan_in_driver(name: str, options: dict[str, Any]) -> tuple[dict[str, Any],
     profiler = _launched()
     if profiler is None or len(profiler.plan) >= _MOST_ACTORS:
         return {}, None
-    given = dict(options.get("runtime_env") or {})
+    own_env = dict(options.get("runtime_env") or {})
     group = profiler.group_of(name)
     if group is None:
-        return profiler.leave_out(given), None
+        return profiler.leave_out(own_env), None
     rank = next_rank(profiler.run, group)
     gpus = {"num_gpus": options["num_gpus"]} if options.get("num_gpus") else {}
-    planned = profiler.worker_options(group=group, rank=rank, runtime_env=given, **gpus)
-    profiled = profiler.plan[-1].profiled
+    worker_options = profiler.worker_options(group=group, rank=rank, runtime_env=own_env, **gpus)
+    is_profiled = profiler.plan[-1].profiled
     profiler.expect_no_handle(group, rank)
 
     def add(handle: Any) -> None:
         # others connect by themselves, so that no handle keeps an actor alive
-        if profiled:
+        if is_profiled:
             profiler.add(handle, group=group, rank=rank)
 
-    return planned["runtime_env"], add
+    return worker_options["runtime_env"], add
 
 
 # Actors, in the driver and in workers that make others
@@ -199,10 +199,10 @@ def _actors(module: ModuleType, plan: Callable[..., tuple[dict[str, Any], Any]])
             # with `get_if_exists`, Ray calls again without it if there is none
             if name is None or options.get("get_if_exists"):
                 return original(self, args, kwargs, **options)
-            planned = _attempt(f"Ray: {name}", lambda: planning(name, options))
-            if planned is None:
+            result = _attempt(f"Ray: {name}", lambda: planning(name, options))
+            if result is None:
                 return original(self, args, kwargs, **options)
-            runtime_env, add = planned
+            runtime_env, add = result
             handle = original(self, args, kwargs, **{**options, "runtime_env": runtime_env})
             if add is not None:
                 _attempt(f"Ray: {name}", lambda: add(handle))
@@ -215,12 +215,12 @@ def _actors(module: ModuleType, plan: Callable[..., tuple[dict[str, Any], Any]])
 
 def _class_name(actor_class: Any) -> str:
     """The name of an actor's class; empty for the helpers of Ray's own libraries."""
-    made = actor_class.__ray_metadata__
-    name, module = made.class_name.rpartition(".")[2], made.modified_class.__module__
+    metadata = actor_class.__ray_metadata__
+    name, module = metadata.class_name.rpartition(".")[2], metadata.modified_class.__module__
     if name == "ImplicitFunc":  # Ray Tune's class around the function of a trial
-        return str(made.modified_class._name)
+        return str(metadata.modified_class._name)
     if name == "_WrappedExecutable":  # Ray Train's class around another one, as RLlib's learners
-        bases = (str(each.__name__) for each in made.modified_class.__mro__[1:])
+        bases = (str(parent.__name__) for parent in metadata.modified_class.__mro__[1:])
         return next(base for base in bases if not base.startswith("_"))
     helper = module.startswith(_HELPERS) or name in _HELPER_CLASSES or name.startswith("_")
     return "" if helper else str(name)
@@ -228,8 +228,8 @@ def _class_name(actor_class: Any) -> str:
 
 def _unrecorded(options: dict[str, Any]) -> dict[str, Any]:
     """The runtime environment of a helper, which inherits its creator's otherwise."""
-    given = dict(options.get("runtime_env") or {})
-    return {**given, "env_vars": {**(given.get("env_vars") or {}), VARIABLE: ""}}
+    own_env = dict(options.get("runtime_env") or {})
+    return {**own_env, "env_vars": {**(own_env.get("env_vars") or {}), VARIABLE: ""}}
 
 
 # Workers
@@ -243,14 +243,14 @@ def _plan_in_worker(name: str, options: dict[str, Any]) -> tuple[dict[str, Any],
     planning = announced_planning(run)
     if planning is None:
         return {}, None
-    given = dict(options.get("runtime_env") or {})
+    own_env = dict(options.get("runtime_env") or {})
     note_class(run, name)
     group = planning.planner.config.recorded_as(name)
     if group is None:
-        return planning.leave_out(given), None
-    planned = planning.worker(group, next_rank(run, group), options)
-    planned, runtime_env = planning.start(planned, given)
-    note_worker(run, planned)
+        return planning.leave_out(own_env), None
+    worker_plan = planning.worker(group, next_rank(run, group), options)
+    worker_plan, runtime_env = planning.start(worker_plan, own_env)
+    note_worker(run, worker_plan)
     return runtime_env, None
 
 

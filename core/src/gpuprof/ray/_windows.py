@@ -118,9 +118,9 @@ class WindowControl:
             for name, windows in self._windows.items()
         }
 
-    def replan(self, planned: Mapping[str, StepWindows]) -> None:
+    def replan(self, plans: Mapping[str, StepWindows]) -> None:
         """Replace the planned windows of some workers."""
-        for name, windows in planned.items():
+        for name, windows in plans.items():
             self._windows[name].planned = windows
         self._plans = {}
         self._group(self._windows)
@@ -134,8 +134,8 @@ class WindowControl:
         problems = self.end_step(number - 1)
         windows = {
             name: window
-            for planned, names in self._plans.values()
-            if (window := planned.at(number)) is not None
+            for plan, names in self._plans.values()
+            if (window := plan.at(number)) is not None
             for name in names
             if self._held.get(name) != window or not self._is_refused(name, window)
         }
@@ -177,13 +177,13 @@ class WindowControl:
 
     def missing(self) -> dict[tuple[str, str], str]:
         """Why planned windows did not open, by the worker's name and the window's label."""
-        failed = {
+        errors = {
             (name, entry["label"]): entry["error"]
             for name, windows in self._windows.items()
             for entry in windows.entries
             if entry["error"]
         }
-        return failed | self.skipped()
+        return errors | self.skipped()
 
     def skipped(self) -> dict[tuple[str, str], str]:
         """The same for the windows that no worker was asked for."""
@@ -238,26 +238,26 @@ class WindowControl:
         """Put workers with the same windows together."""
         for name in names:
             windows = self._windows[name]
-            planned = windows.planned.all
-            if planned not in self._plans:
-                self._plans[planned] = (windows.planned, [])
+            all_windows = windows.planned.all
+            if all_windows not in self._plans:
+                self._plans[all_windows] = (windows.planned, [])
                 self._left_out.expect(Integers.merged(windows.planned.ranges).ranges)
-            windows.planned, members = self._plans[planned]
+            windows.planned, members = self._plans[all_windows]
             members.append(name)
 
     def _close(self, windows: dict[str, Window]) -> list[str]:
         # If opening failed, a failure to close is no news.
-        reported = {
+        reported_names = {
             name for name, window in windows.items() if self._windows[name].problem(window.number)
         }
         for name in windows:
             del self._held[name]
-        failed = self._tell("close", windows, CLOSE_DEADLINE)
+        problems = self._tell("close", windows, CLOSE_DEADLINE)
         return _sentences(
             {
                 name: problem
-                for name, problem in failed.items()
-                if name not in reported
+                for name, problem in problems.items()
+                if name not in reported_names
                 # nor is the end of a worker the end of its whole-life window
                 and not (windows[name].start is None and problem == _channel.ENDED)
             }
@@ -370,17 +370,17 @@ class Firing:
         ]
 
     def _fire(self, order: Order, number: int) -> None:
-        replanned, workers = {}, dict[tuple[Window, ...], list[str]]()
+        plans, workers = {}, dict[tuple[Window, ...], list[str]]()
         for name, (worker, continuous) in self._armed.items():
             if order.selects(worker.group, worker.rank):
-                replanned[name] = StepWindows(self._control.planned(name))
-                added = order.add_to(replanned[name], number, continuous)
-                workers.setdefault(added, []).append(name)
-        self._control.replan(replanned)
+                plans[name] = StepWindows(self._control.planned(name))
+                windows = order.add_to(plans[name], number, continuous)
+                workers.setdefault(windows, []).append(name)
+        self._control.replan(plans)
         if not workers:
             log().warning(
                 "gpuprof capture: an order's groups and ranks match none of %s",
                 ", ".join(self._armed),
             )
-        for ordered, names in workers.items():
-            announce(ordered, ", ".join(names), number, number)
+        for windows, names in workers.items():
+            announce(windows, ", ".join(names), number, number)

@@ -129,24 +129,24 @@ class Measurement:
     bound: int
 
 
-def measure(clock: str, answer: ClockAnswer, answered: int) -> Measurement:
+def measure(clock: str, answer: ClockAnswer, answer_time: int) -> Measurement:
     """What a question and its answer say about a clock.
 
     The worker's two stamps lie between the driver's two, however long each way took: so `bound` is
     half of the time on the way, and holds for any asymmetry.
 
     Args:
-        answered: when the answer came, in nanoseconds of this process's clock.
+        answer_time: when the answer came, in nanoseconds of this process's clock.
 
     >>> measure("b", {"asked": 100, "received": 5130, "sent": 5135}, 145)
     Measurement(clock='b', at=122, offset=-5010, bound=20)
     """
-    asked, received, sent = answer["asked"], answer["received"], answer["sent"]
-    on_the_way = (answered - asked) - (sent - received)
+    question_time, receive_time, send_time = answer["asked"], answer["received"], answer["sent"]
+    on_the_way = (answer_time - question_time) - (send_time - receive_time)
     if on_the_way < 0:
         raise ValueError("the stamps contradict each other")
-    at = (asked + answered) // 2
-    return Measurement(clock, at, at - (received + sent) // 2, (on_the_way + 1) // 2)
+    at = (question_time + answer_time) // 2
+    return Measurement(clock, at, at - (receive_time + send_time) // 2, (on_the_way + 1) // 2)
 
 
 class Answer(TypedDict):

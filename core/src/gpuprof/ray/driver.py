@@ -98,8 +98,8 @@ def begin(
             if whole and not elsewhere:
                 why = "; ".join(reasons)
                 log().warning("%s: whole workers are profiled, not steps: %s", system, why)
-        joined = joins() and not config.selects_nothing
-        kind = Starter if elsewhere else Joined if joined else Profiler
+        joins_run = joins() and not config.selects_nothing
+        kind = Starter if elsewhere else Joined if joins_run else Profiler
         try:
             _profiler = kind(settings, system=system, overrides=overrides)
         except (ToolError, OutputError) as error:
@@ -147,8 +147,8 @@ def whole_lives(config: Config) -> tuple[str, ...]:
         *(f"{key}={value}" for key, value in whole.items()),
         *(
             f"groups.{group}.{key}={whole[key]}"
-            for group, given in config.groups.items()
-            for key in whole.keys() & (given or {}).keys()
+            for group, settings in config.groups.items()
+            for key in whole.keys() & (settings or {}).keys()
         ),
     )
 
@@ -198,10 +198,10 @@ def make(
         start: starts the actor with a runtime environment, and returns its handle.
     """
     profiler = current()
-    planned = guarded(f"{group}-{rank}", lambda: plan(group, rank, runtime_env, has_gpu))
-    if profiler is None or planned is None:
+    worker_env = guarded(f"{group}-{rank}", lambda: plan(group, rank, runtime_env, has_gpu))
+    if profiler is None or worker_env is None:
         return start(dict(runtime_env))
-    handle = start(planned)
+    handle = start(worker_env)
     if not _given_up:
         try:
             profiler.add(handle, group=group, rank=rank)
@@ -227,8 +227,8 @@ def plan(
     except GpuprofError as error:
         _heed(f"{group}-{rank}", error)
         return without_us(own)
-    made: dict[str, Any] = options["runtime_env"]
-    return made
+    worker_env: dict[str, Any] = options["runtime_env"]
+    return worker_env
 
 
 def _heed(worker: str, error: GpuprofError) -> None:
