@@ -731,7 +731,7 @@ def test_a_ledger_says_that_timing_was_off(path: Path) -> None:
     header = make_header("run", "A-0", "A", 0, "node", "1", "worker")
     limits = writer.LedgerLimits(bytes_per_step=3_000, total=10**9)
     ledger = LedgerWriter(str(path), header, limits, print)
-    ledger.begin(timed=False)
+    ledger.begin(is_timed=False)
     ledger.end()
     assert ["untimed", "end"] == [event["event"] for event in reader.read(path).events]
 

@@ -21,13 +21,13 @@ def after_import(name: str, call: Callable[[ModuleType], object]) -> None:
         name: of the module.
         call: must not raise; it would fail the job's import.
     """
-    imported = sys.modules.get(name)
-    if imported is not None:
-        call(imported)
+    module = sys.modules.get(name)
+    if module is not None:
+        call(module)
         return
     _waiting.setdefault(name, []).append(call)
     if sys.meta_path[0] is not _finder:  # hooks of others that are there come before
-        sys.meta_path[:] = [_finder, *(each for each in sys.meta_path if each is not _finder)]
+        sys.meta_path[:] = [_finder, *(finder for finder in sys.meta_path if finder is not _finder)]
 
 
 class _Finder:

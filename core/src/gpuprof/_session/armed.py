@@ -71,8 +71,8 @@ class ArmedWindows:
         that capture it agree on that step; the others wait until they have.
         """
         first: int | None = 0
-        selected = self._worker is not None and order.selects(*self._worker)
-        if order.next and not selected:
+        is_selected = self._worker is not None and order.selects(*self._worker)
+        if order.next and not is_selected:
             first = self._orders.agreed(order)
         elif order.next:
             if self._last is None:
@@ -83,9 +83,9 @@ class ArmedWindows:
         if first is None:
             return False
         self._expect(order.steps(first))
-        if selected:
-            ordered = order.add_to(self._windows, first, self._continuous)
+        if is_selected:
+            windows = order.add_to(self._windows, first, self._continuous)
             if self._worker is not None and self._worker[1] == order.ranks[0][0]:
                 # one speaks for all; a window opens where a step begins: `step` itself has begun
-                announce(ordered, self._worker[0], step, step + 1)
+                announce(windows, self._worker[0], step, step + 1)
         return True

@@ -133,20 +133,20 @@ class Capture:
         files = {entry["number"]: entry["files"] for entry in entries if entry["files"]}
         collect_files = self._hooks.hook.collect_files
         try:
-            collected = collect_files(
+            collection = collect_files(
                 worker=self.worker, windows=windows, files=files, ended=False, scratch=""
             )
         except Exception as error:
             self._fault("backend", error)
             return
-        if collected is None:
+        if collection is None:
             return
-        if collected.problem:
-            self._fault("backend", RuntimeError(collected.problem))
+        if collection.problem:
+            self._fault("backend", RuntimeError(collection.problem))
         for entry in entries:
-            named = collected.files.get(entry["number"])
-            if named is not None:
-                entry["files"] = list(dict.fromkeys([*named, *(entry["files"] or ())]))
+            final_names = collection.files.get(entry["number"])
+            if final_names is not None:
+                entry["files"] = list(dict.fromkeys([*final_names, *(entry["files"] or ())]))
 
     def _fault(self, name: str, error: BaseException) -> str:
         self._faulty.add(name)

@@ -48,8 +48,8 @@ class Collections:
         size = len(self._rows)  # there may be more meanwhile
         rows = self._rows[:size]
         del self._rows[:size]
-        lost, self._lost = self._lost, 0
-        return rows, lost
+        losses, self._lost = self._lost, 0
+        return rows, losses
 
     def _note(self, phase: str, about: dict[str, Any]) -> None:
         now = self._clock()

@@ -56,15 +56,15 @@ class ControlThread:
         Raises:
             TimeoutError: the thread has been busy for `deadline` seconds.
         """
-        reached, over = threading.Event(), threading.Event()
+        arrival, over = threading.Event(), threading.Event()
 
         def wait() -> None:
-            reached.set()
+            arrival.set()
             over.wait()
 
         self.submit(wait)
         try:
-            if not reached.wait(deadline):
+            if not arrival.wait(deadline):
                 raise TimeoutError(f"the control thread was busy for {deadline:g} s")
             yield
         finally:
@@ -74,13 +74,13 @@ class ControlThread:
         due = time.monotonic() + self._interval
         while True:
             try:
-                submitted = self._tasks.get(timeout=max(0.0, due - time.monotonic()))
+                submission = self._tasks.get(timeout=max(0.0, due - time.monotonic()))
             except queue.Empty:
                 pass
             else:
-                if submitted is None:
+                if submission is None:
                     return
-                task, future = submitted
+                task, future = submission
                 try:
                     future.set_result(task())
                 except BaseException as error:

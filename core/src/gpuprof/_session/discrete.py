@@ -38,7 +38,7 @@ class DiscreteWindows:
     def __init__(
         self,
         capture: Capture,
-        planned: Windows,
+        windows: Windows,
         on_control: OnControl,
         labels: tuple[str, ...],
         limit: int,
@@ -47,7 +47,7 @@ class DiscreteWindows:
         self.skipped: Counter[str] = Counter()
         self._spent = spent
         self._capture = capture
-        self._planned = planned
+        self._planned = windows
         self._on_control = on_control
         self._labels = labels
         self._limit = limit
@@ -76,24 +76,24 @@ class DiscreteWindows:
 
     def begin(self, label: str) -> str | None:
         """Open a window for a scope. Runs on the control thread."""
-        armed = self._planned.current
-        if armed is None:
+        window = self._planned.current
+        if window is None:
             return None
-        captured = len(self._capture.windows.entries)
-        limit = "max_windows" if captured >= self._limit else "max_bytes" if self._spent() else None
+        count = len(self._capture.windows.entries)
+        limit = "max_windows" if count >= self._limit else "max_bytes" if self._spent() else None
         if limit:
             if not self.skipped[limit]:
                 log().warning(
                     "%s: %s reached after %d scopes; further scopes are counted, not captured",
                     self._capture.worker.name,
                     limit,
-                    captured,
+                    count,
                 )
             self.skipped[limit] += 1
             return None
-        self._occurrences[armed.step, label] += 1
-        occurrence = self._occurrences[armed.step, label]
-        return self._capture.start(Window(captured + 1, armed.start, armed.stop, label, occurrence))
+        self._occurrences[window.step, label] += 1
+        occurrence = self._occurrences[window.step, label]
+        return self._capture.start(Window(count + 1, window.start, window.stop, label, occurrence))
 
     def end(self) -> str | None:
         """Close the scope's window. Runs on the control thread."""

@@ -147,14 +147,14 @@ class Answerer:
 
     def _progress(self) -> Progress:
         """How far this process is."""
-        ended, longest, inside = 0, 0, False
+        end_count, longest, inside = 0, 0, False
         for root in roots(self._clock):
             for node in walk(root):
-                ended += node.count
+                end_count += node.count
                 longest = max(longest, node.longest)
                 inside = inside or (node.open > 0 and node.key != _DRIVERS_SCOPE)
         step = self._step()
-        return Progress(ended + (step or 0), longest / 1e9, inside)
+        return Progress(end_count + (step or 0), longest / 1e9, inside)
 
     def look(self) -> None:
         """Answer the questions that have come."""
@@ -228,13 +228,13 @@ def snapshot(clock: Callable[[], int]) -> dict[str, Any]:
         clock: of the trees whose open scopes are named.
     """
     now = clock()
-    scopes, ended = _open_scopes(clock, now)
+    scopes, end_count = _open_scopes(clock, now)
     frames = sys._current_frames()
-    known = {thread.ident: thread for thread in threading.enumerate()}
+    thread_objects = {thread.ident: thread for thread in threading.enumerate()}
     main = threading.main_thread().ident
     threads = []
     for ident, frame in list(frames.items())[:_MOST_THREADS]:
-        thread = known.get(ident)
+        thread = thread_objects.get(ident)
         if thread is not None and thread.name.startswith(_OWN_THREADS):
             continue
         native = thread.native_id if thread is not None else None
@@ -253,12 +253,12 @@ def snapshot(clock: Callable[[], int]) -> dict[str, Any]:
         {
             "name": task.get_name(),
             "frames": stack,
-            "waits": awaited,
+            "waits": task_waits,
             "scope": scopes.get((None, id(task))),
         }
-        for task, stack, awaited in _tasks()
+        for task, stack, task_waits in _tasks()
     ]
-    return {"threads": threads, "tasks": tasks, "ended": ended, **_states()}
+    return {"threads": threads, "tasks": tasks, "ended": end_count, **_states()}
 
 
 def _frames(innermost: FrameType | None) -> Frames:
@@ -278,12 +278,12 @@ def _name(code: CodeType) -> str:
 
 def _waits(innermost: FrameType | None) -> list[Mapping[str, Any]]:
     """What the calls of instruments on a stack wait for or do, the innermost first."""
-    known: list[Mapping[str, Any]] = []
+    call_waits: list[Mapping[str, Any]] = []
     frame = innermost
     while frame is not None:
-        known += _told(frame)
+        call_waits += _told(frame)
         frame = frame.f_back
-    return known
+    return call_waits
 
 
 def _told(frame: FrameType) -> list[Mapping[str, Any]]:
@@ -296,11 +296,11 @@ def _told(frame: FrameType) -> list[Mapping[str, Any]]:
 
 
 def _states() -> dict[str, Any]:
-    found = {}
+    answers = {}
     for name, tell in list(states.items()):
         with suppress(Exception):
-            found[name] = tell()
-    return found
+            answers[name] = tell()
+    return answers
 
 
 def _open_scopes(clock: Callable[[], int], now: int) -> tuple[dict[Any, dict[str, Any]], int]:
@@ -308,29 +308,29 @@ def _open_scopes(clock: Callable[[], int], now: int) -> tuple[dict[Any, dict[str
 
     The key of a task is ``None`` and its id.
     """
-    found: dict[Any, dict[str, Any]] = {}
+    open_scopes: dict[Any, dict[str, Any]] = {}
     depths: dict[Any, int] = {}
-    ended = visited = 0
+    end_count = node_count = 0
     for root in roots(clock):
         for node in walk(root):
-            visited += 1
-            if visited > _MOST_OPEN * 10:
+            node_count += 1
+            if node_count > _MOST_OPEN * 10:
                 break
-            ended += node.count
+            end_count += node.count
             scope: Any = node.latest
-            started = scope.started if scope is not None and scope.node is node else None
+            start = scope.started if scope is not None and scope.node is node else None
             track = getattr(scope, "track", None)
-            if started is None or track is None:
+            if start is None or track is None:
                 continue
             track = (None, track[1]) if isinstance(track, tuple) else track
             if node.depth > depths.get(track, 0):
                 depths[track] = node.depth
-                found[track] = {
+                open_scopes[track] = {
                     "path": _path(node),
-                    "seconds": round((now - started) / 1e9, 3),
+                    "seconds": round((now - start) / 1e9, 3),
                     "waits_for": node.waits_for,
                 }
-    return found, ended
+    return open_scopes, end_count
 
 
 def _path(node: Node) -> str:
@@ -363,24 +363,24 @@ def _tasks() -> Iterator[tuple[Any, Frames, list[Mapping[str, Any]]]]:
             if task.done():
                 continue
             stack: Frames = []
-            told: list[Mapping[str, Any]] = []
-            awaited = task.get_coro()
-            while awaited is not None and len(stack) < _MOST_FRAMES:
-                key = getattr(awaited, _KEY, None)
+            task_waits: list[Mapping[str, Any]] = []
+            awaitable = task.get_coro()
+            while awaitable is not None and len(stack) < _MOST_FRAMES:
+                key = getattr(awaitable, _KEY, None)
                 if isinstance(key, bytes):
-                    told.append({"on": "await", "calls": [(key.hex(), "")]})
-                frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
+                    task_waits.append({"on": "await", "calls": [(key.hex(), "")]})
+                frame = getattr(awaitable, "cr_frame", None) or getattr(awaitable, "gi_frame", None)
                 if frame is not None:
-                    told += _told(frame)
+                    task_waits += _told(frame)
                     if not frame.f_code.co_filename.startswith(OURS):
                         line = frame.f_lineno or 0
                         stack.append((_name(frame.f_code), frame.f_code.co_filename, line))
-                awaited = getattr(awaited, "cr_await", None) or getattr(
-                    awaited, "gi_yieldfrom", None
+                awaitable = getattr(awaitable, "cr_await", None) or getattr(
+                    awaitable, "gi_yieldfrom", None
                 )
             if stack:
                 count += 1
-                yield task, stack[::-1], told[::-1]
+                yield task, stack[::-1], task_waits[::-1]
         if count >= _MOST_TASKS:
             return
 
@@ -388,10 +388,10 @@ def _tasks() -> Iterator[tuple[Any, Frames, list[Mapping[str, Any]]]]:
 def _all_tasks(asyncio: Any) -> list[Any]:
     tasks = asyncio.tasks
     # the first from Python 3.12 on
-    known: Any = getattr(tasks, "_scheduled_tasks", None) or getattr(tasks, "_all_tasks", ())
+    all_tasks: Any = getattr(tasks, "_scheduled_tasks", None) or getattr(tasks, "_all_tasks", ())
     for _ in range(100):  # another thread may make a task meanwhile
         try:
-            return list(known)
+            return list(all_tasks)
         except RuntimeError:
             continue
     return []

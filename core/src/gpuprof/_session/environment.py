@@ -60,20 +60,20 @@ def _imported(module: str) -> str | None:
 
 @functools.cache
 def _driver(root: str) -> str | None:
-    found = _NVIDIA.search(_text(os.path.join(root, "proc/driver/nvidia/version")))
-    if found:
-        return found[1]
+    match = _NVIDIA.search(_text(os.path.join(root, "proc/driver/nvidia/version")))
+    if match:
+        return match[1]
     return _text(os.path.join(root, "sys/module/amdgpu/version")).strip() or None
 
 
 @functools.cache
 def _gpus(root: str) -> tuple[str, ...]:
     nvidia = glob(os.path.join(root, "proc/driver/nvidia/gpus/*/information"))
-    named = [_MODEL.search(_text(path)) for path in sorted(nvidia)]
-    found = [name[1] for name in named if name]
+    matches = [_MODEL.search(_text(path)) for path in sorted(nvidia)]
+    models = [name[1] for name in matches if name]
     amd = glob(os.path.join(root, "sys/class/drm/card[0-9]*/device/product_name"))
-    found += [name for path in sorted(amd) if (name := _text(path).strip())]
-    return tuple(found)
+    models += [name for path in sorted(amd) if (name := _text(path).strip())]
+    return tuple(models)
 
 
 def git_commit(directory: str = ".") -> str | None:
@@ -86,12 +86,12 @@ def git_commit(directory: str = ".") -> str | None:
     except OSError:  # the working directory is gone
         return None
     for place in (start, *start.parents):
-        found = place / ".git"
-        if found.is_dir():
-            return _head(found)
-        if found.is_file():  # a work tree or a submodule
-            _, _, elsewhere = _text(found).partition("gitdir:")
-            return _head(place / elsewhere.strip()) if elsewhere.strip() else None
+        git = place / ".git"
+        if git.is_dir():
+            return _head(git)
+        if git.is_file():  # a work tree or a submodule
+            _, _, path = _text(git).partition("gitdir:")
+            return _head(place / path.strip()) if path.strip() else None
     return None
 
 
@@ -100,14 +100,14 @@ def _head(git: Path) -> str | None:
     if not head.startswith("ref:"):
         return head if _COMMIT.fullmatch(head) else None
     name = head.partition(":")[2].strip()
-    shared = _text(git / "commondir").strip()
-    for place in (git, git / shared) if shared else (git,):
+    common = _text(git / "commondir").strip()
+    for place in (git, git / common) if common else (git,):
         commit = _text(place / name).strip()
         if _COMMIT.fullmatch(commit):
             return commit
         for line in _text(place / "packed-refs", 64 * 2**20).splitlines():
-            commit, _, packed = line.partition(" ")
-            if packed == name and _COMMIT.fullmatch(commit):
+            commit, _, packed_name = line.partition(" ")
+            if packed_name == name and _COMMIT.fullmatch(commit):
                 return commit
     return None
 

@@ -60,8 +60,8 @@ class FinishCommand:
             for name, value in os.environ.items()
             if name not in ("LD_PRELOAD", "GPUPROF_WORKER")
         }
-        told = {**self._variables, "FILES": "\n".join(files)}
-        environment.update({f"GPUPROF_HOOK_{name}": value for name, value in told.items()})
+        variables = {**self._variables, "FILES": "\n".join(files)}
+        environment.update({f"GPUPROF_HOOK_{name}": value for name, value in variables.items()})
         try:
             os.makedirs(os.path.dirname(self._output), exist_ok=True)
             for path in (self._output, f"{self._output}.exit"):  # the shell follows links

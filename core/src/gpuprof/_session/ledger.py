@@ -189,16 +189,16 @@ class LedgerWriter:
         self._unwritten_names = 0
         self._names_are_spent = False
 
-    def begin(self, timed: bool = True) -> None:
+    def begin(self, is_timed: bool = True) -> None:
         """Start to record.
 
         Args:
-            timed: whether scopes do anything; if not, the ledger says so.
+            is_timed: whether scopes do anything; if not, the ledger says so.
         """
         self._spans.begin()
         self._collections.begin()
         self._note_main_thread()
-        if not timed:
+        if not is_timed:
             self.event("untimed")
         elif self._sampler is not None:
             self._sampler.begin()
@@ -269,41 +269,42 @@ class LedgerWriter:
         self._on_fault(f"{self.path}: the ledger ends here: {reason}; everything else goes on")
 
     def _drain(self) -> None:
-        taken = self._spans.take()
+        batch = self._spans.take()
         self._forget_ended_threads()
         if len(self._by_node) > 4 * _MOST_PLACES:  # a tree that is reset has new nodes each time
             self._by_node.clear()
-        spans = taken.rows.pack(self._by_node, self._tracks, self._links, self._code_of)
-        folds = [self._pack(fold) for fold in taken.folds]
-        steps = [STEP.pack(*mark) for mark in taken.marks]
-        if taken.lost:
-            self.event("lost", steps=taken.lost)
-        opened = self._still_open()
+        spans = batch.rows.pack(self._by_node, self._tracks, self._links, self._code_of)
+        folds = [self._pack(fold) for fold in batch.folds]
+        steps = [STEP.pack(*mark) for mark in batch.marks]
+        if batch.lost:
+            self.event("lost", steps=batch.lost)
+        open_calls = self._still_open()
         events = self._drained_events()
-        sent, sizes = b"".join(map(self._packed_sent, taken.sent)), self._packed_sizes()
-        if not (spans or folds or steps or events or opened or sent) and not self._file.exists:
+        sent_calls, sizes = b"".join(map(self._packed_sent, batch.sent)), self._packed_sizes()
+        has_content = spans or folds or steps or events or open_calls or sent_calls
+        if not has_content and not self._file.exists:
             return
-        collections, lost = self._collections.take()
-        if lost:
-            self.event("lost", collections=lost)
+        collections, losses = self._collections.take()
+        if losses:
+            self.event("lost", collections=losses)
         if self._sampler is not None:  # what it refers to is written before
             self._sampler.pack(self._place_of, lambda track: self._track_of(track) // _TRACK)
         self._file.add_json("plac", self._new_places)
         self._file.add_json("trak", self._new_tracks)
-        for kind, packed in (("span", [spans]), ("fold", folds)):
-            self._file.add(kind, b"".join(packed))
-        for kind, packed in (("link", self._links), ("step", steps)):
-            self._file.add(kind, b"".join(packed))
-        self._file.add("coll", b"".join(COLLECTION.pack(*each) for each in collections))
-        self._file.add("sent", sent)
+        for kind, blocks in (("span", [spans]), ("fold", folds)):
+            self._file.add(kind, b"".join(blocks))
+        for kind, blocks in (("link", self._links), ("step", steps)):
+            self._file.add(kind, b"".join(blocks))
+        self._file.add("coll", b"".join(COLLECTION.pack(*row) for row in collections))
+        self._file.add("sent", sent_calls)
         self._file.add("size", sizes)
         self._new_places, self._new_tracks, self._links = [], [], []
-        if opened is not None:
+        if open_calls is not None:
             self._file.add(
-                "open", b"".join(OPEN.pack(*each) for each in sorted(opened)), empty=True
+                "open", b"".join(OPEN.pack(*row) for row in sorted(open_calls)), empty=True
             )
         self.steps_known = self.steps_known or bool(steps)
-        calls = 0 if self.steps_known else [node.depth for node in taken.nodes].count(1)
+        calls = 0 if self.steps_known else [node.depth for node in batch.nodes].count(1)
         self._thin(self._file.waiting, len(steps), calls)
         self._file.add_json("evnt", [*events, *self._drained_events()])
         if self._clock() >= self._next_clock:
@@ -324,12 +325,12 @@ class LedgerWriter:
         where = 0 if track is None else self._track_of(track) // _TRACK
         return FOLD.pack(place, where, fold.start, fold.end, fold.calls, fold.busy)
 
-    def _packed_sent(self, sent: tuple[Track, int, int, bytes, tuple[bytes, ...]]) -> bytes:
-        track, start, end, key, needs = sent
+    def _packed_sent(self, row: tuple[Track, int, int, bytes, tuple[bytes, ...]]) -> bytes:
+        track, start, end, key, needs = row
         call = self._track_of(track) // _TRACK, start, end, key_of(key)
         if not needs:
             return SENT.pack(*call, 0)
-        return b"".join([SENT.pack(*call, key_of(needed)) for needed in needs])
+        return b"".join([SENT.pack(*call, key_of(need)) for need in needs])
 
     def _packed_sizes(self) -> bytes:
         count = len(self._sizes)  # other threads append meanwhile
@@ -356,17 +357,17 @@ class LedgerWriter:
         return place + number
 
     def _place_of(self, node: Node) -> int:
-        known = self._by_node.get(node)
-        if known is not None:
-            return known
+        place = self._by_node.get(node)
+        if place is not None:
+            return place
         chain = []
         above: Node | None = node
         while above is not None and above.parent is not None and above not in self._by_node:
             chain.append(above)
             above = above.parent
         place = self._by_node.get(above, 0) if above is not None else 0
-        for each in reversed(chain):
-            place = self._by_node[each] = self._place(place, each)
+        for child in reversed(chain):
+            place = self._by_node[child] = self._place(place, child)
         return place
 
     def _place(self, parent: int, node: Node) -> int:
@@ -388,9 +389,9 @@ class LedgerWriter:
         return place
 
     def _track_of(self, track: object) -> int:
-        known = self._tracks.get(track)
-        if known is not None:
-            return known
+        number = self._tracks.get(track)
+        if number is not None:
+            return number
         ident: Any = track[0] if isinstance(track, tuple) else track
         if isinstance(track, tuple) and len(self._tracks) >= _MOST_TRACKS:
             return self._track_of(ident)
@@ -425,17 +426,17 @@ class LedgerWriter:
     def _still_open(self) -> frozenset[tuple[int, int]] | None:
         """The calls that have been open for a while, if they have changed."""
         before = self._clock() - _SURVIVES
-        found = set()
+        calls = set()
         for node in self._some_nodes():
             scope = node.latest
-            started = scope.started if scope is not None and scope.node is node else None
-            if started is not None and started < before:
-                found.add((self._place_of(node), started))
-        changed = frozenset(found)
-        if changed == self._open:
+            start = scope.started if scope is not None and scope.node is node else None
+            if start is not None and start < before:
+                calls.add((self._place_of(node), start))
+        open_calls = frozenset(calls)
+        if open_calls == self._open:
             return None
-        self._open = changed
-        return changed
+        self._open = open_calls
+        return open_calls
 
     def _some_nodes(self) -> Iterable[Node]:
         for root in roots(self._clock):
@@ -445,8 +446,8 @@ class LedgerWriter:
 
     def _thin(self, size: int, steps: int, calls: int) -> None:
         per_step = self._budget["bytes_per_step"]
-        earned = per_step * (steps // 2 if self.steps_known else max(1, calls))
-        self._allowance = min(self._allowance + earned - size, _BURST * per_step)
+        gain = per_step * (steps // 2 if self.steps_known else max(1, calls))
+        self._allowance = min(self._allowance + gain - size, _BURST * per_step)
         deepest = (self._thinned or self._deepest + 1) - 1
         if self._allowance < 0 and deepest > 1:
             self._allowance = _BURST * per_step // 2

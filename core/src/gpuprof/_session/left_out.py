@@ -127,13 +127,13 @@ class LeftOut:
             totals: what the steps add up to.
         """
         if not self.steps and self._whole:  # as in most processes
-            timing, apart = self._timing.to_dict(device), None
+            timing, while_profiling = self._timing.to_dict(device), None
         else:
             ordinary, left_out = self._parts.trees(device)
-            timing, apart = ordinary.to_dict(), left_out.to_dict() if left_out else None
+            timing, while_profiling = ordinary.to_dict(), left_out.to_dict() if left_out else None
         entry: TreeEntry = {
             "timing": timing,
-            "while_profiling": apart,
+            "while_profiling": while_profiling,
             "steps_left_out": self.steps,
             "whole_life": whole_life,
         }

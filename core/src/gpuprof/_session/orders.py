@@ -62,18 +62,18 @@ class Order:
         """The steps, like `ranges`; those of ``next:N`` begin with `first`."""
         return ((first, first + self.next),) if self.next else self.ranges
 
-    def add_to(self, planned: StepWindows, first: int, continuous: bool) -> Windows:
+    def add_to(self, plan: StepWindows, first: int, continuous: bool) -> Windows:
         """Plan the order's windows for a worker. Returns those that are new to it.
 
         Args:
             first: where the steps of ``next:N`` begin.
             continuous: whether adjacent steps are one window.
         """
-        ordered = windows(Integers(self.steps(first)), continuous)
-        return planned.add(attrs.evolve(window, number=0) for window in ordered)
+        order_windows = windows(Integers(self.steps(first)), continuous)
+        return plan.add(attrs.evolve(window, number=0) for window in order_windows)
 
 
-def announce(ordered: Windows, workers: str, step: int, first: int) -> None:
+def announce(order_windows: Windows, workers: str, step: int, first: int) -> None:
     """Log what becomes of the windows of an order.
 
     Args:
@@ -81,8 +81,10 @@ def announce(ordered: Windows, workers: str, step: int, first: int) -> None:
         step: the step that the workers are at.
         first: the first step at which a window can still open.
     """
-    past = [window.label for window in ordered if window.stop is not None and window.stop <= first]
-    coming = [window.label for window in ordered if window.label not in past]
+    past = [
+        window.label for window in order_windows if window.stop is not None and window.stop <= first
+    ]
+    coming = [window.label for window in order_windows if window.label not in past]
     if coming:
         log().info("gpuprof capture: %s on %s", ", ".join(coming), workers)
     if past:
@@ -193,8 +195,8 @@ class Orders:
         """
         early, self._early = self._early, []
         try:
-            changed = os.stat(self._path).st_mtime_ns
-            if changed == self._changed and time.time_ns() - changed > _SETTLED:
+            change_time = os.stat(self._path).st_mtime_ns
+            if change_time == self._changed and time.time_ns() - change_time > _SETTLED:
                 return early
             names = sorted(
                 name
@@ -203,7 +205,7 @@ class Orders:
             )
         except OSError:
             return early  # an unreachable file system, or a run that was cleaned up
-        self._changed = changed
+        self._changed = change_time
         self._seen.update(names)
         orders = early
         for name in names:

@@ -173,20 +173,20 @@ def step(number: int, /, **attributes: float) -> AbstractContextManager[object]:
     >>> with step(3, frames=512):
     ...     pass
     """
-    here = _session if _started else session()
-    if here is None:
+    this_session = _session if _started else session()
+    if this_session is None:
         return _NOT_PROFILED
     if _library_steps is not None:
         forget_library_steps()
-    context = _step(here, number)
-    return here.totals.step(context, attributes) if attributes else context
+    context = _step(this_session, number)
+    return this_session.totals.step(context, attributes) if attributes else context
 
 
-def _step(here: Session, number: int) -> AbstractContextManager[object]:
-    inner = _in_windows(here, number)
-    if here.ledger is None or not isinstance(number, int):
+def _step(this_session: Session, number: int) -> AbstractContextManager[object]:
+    inner = _in_windows(this_session, number)
+    if this_session.ledger is None or not isinstance(number, int):
         return inner
-    return _NotedStep(here.ledger, number, inner)
+    return _NotedStep(this_session.ledger, number, inner)
 
 
 def mark_with(driver_step: Callable[[int], AbstractContextManager[object]]) -> None:
@@ -248,37 +248,38 @@ def sync_mark(barrier: Callable[[], object]) -> None:
 
     >>> sync_mark(lambda: None)
     """
-    here = session()
-    ledger = here.ledger if here is not None else None
+    this_session = session()
+    ledger = this_session.ledger if this_session is not None else None
     for _ in range(_BARRIERS):
-        entered = time.perf_counter_ns()
+        start = time.perf_counter_ns()
         barrier()
-        left = time.perf_counter_ns()
+        end = time.perf_counter_ns()
         if ledger is not None:
-            ledger.event("sync", entered=entered, left=left)
+            ledger.event("sync", entered=start, left=end)
 
 
-def _in_windows(here: Session, number: int) -> AbstractContextManager[object]:
+def _in_windows(this_session: Session, number: int) -> AbstractContextManager[object]:
     """The part of a step that has to do with windows."""
-    left_out = here.left_out
+    left_out = this_session.left_out
     try:
-        if here.held is not None and number not in here.held:  # steps need not go up by one
-            here.step_times.edges += _close_held(here)
+        # steps need not go up by one
+        if this_session.held is not None and number not in this_session.held:
+            this_session.step_times.edges += _close_held(this_session)
         if not left_out.active and left_out.captured.at(number) is None:  # as in nearly every step
-            here.step = number
-            return here.outside
-        window = here.windows.planned.at(number)
+            this_session.step = number
+            return this_session.outside
+        window = this_session.windows.planned.at(number)
         left_out.begin_step(number)
     except TypeError:  # not a number
-        here.note(
+        this_session.note(
             f"gpuprof.step expects an integer; a step of type {type(number).__name__} is in no "
             "window"
         )
         return _NOT_PROFILED
-    here.step = number
+    this_session.step = number
     if window is not None:
-        return _Step(here, window, number)
-    return _NOT_PROFILED if left_out.active else here.outside
+        return _Step(this_session, window, number)
+    return _NOT_PROFILED if left_out.active else this_session.outside
 
 
 class _NotedStep(AbstractContextManager[None]):

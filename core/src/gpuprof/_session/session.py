@@ -149,13 +149,13 @@ class Session:
             end_step: called where a library ends what it calls a step.
             mark: makes a step where the key ``step_at`` says.
         """
-        called = self._follow_steps(mark) if mark is not None else None
+        on_call = self._follow_steps(mark) if mark is not None else None
         if self.ledger is not None and self.row.get("instruments"):
             from gpuprof._session import instruments
             from gpuprof._session.instruments.instrument import Hooks
 
             ledger = self.ledger
-            hooks = Hooks(end_step, ledger.sent, ledger.event, called, ledger.sized)
+            hooks = Hooks(end_step, ledger.sent, ledger.event, on_call, ledger.sized)
             self._instruments += instruments.begin(
                 self.row["instruments"], self.timing, self.note, hooks
             )
@@ -399,8 +399,8 @@ class Session:
                 "worker, with gpuprof.step"
             )
         self.windows.planned.add(worker.windows)
-        captured = Windows(note=self._note_window) if worker.discrete else self.windows
-        self._capture = Capture(worker, hooks, self._fault, captured)
+        capture_windows = Windows(note=self._note_window) if worker.discrete else self.windows
+        self._capture = Capture(worker, hooks, self._fault, capture_windows)
         if worker.discrete:
             self._discrete = DiscreteWindows(
                 self._capture,
@@ -497,9 +497,9 @@ class Session:
         budget = self.row.get("max_bytes")
         if budget is None:
             return None
-        used = used_bytes(directory(self.row))
+        size = used_bytes(directory(self.row))
         return (
-            f"max_bytes: {used} of {budget} bytes are used on this node" if used >= budget else None
+            f"max_bytes: {size} of {budget} bytes are used on this node" if size >= budget else None
         )
 
     def _do_close(self, number: int) -> str | None:
@@ -560,8 +560,8 @@ class Session:
 
 def _behind_profiler(row: Row) -> bool:
     """Whether the worker of this row, as a child inherits it, is recorded for its whole life."""
-    wrapped = row.get("role") == "owner" and row["profiled"] and not row.get("unwrapped")
-    return wrapped and worker_of(row).lifetime
+    is_wrapped = row.get("role") == "owner" and row["profiled"] and not row.get("unwrapped")
+    return is_wrapped and worker_of(row).lifetime
 
 
 def _finish_command(row: Row, name: str, pid: int) -> FinishCommand | None:

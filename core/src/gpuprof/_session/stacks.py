@@ -246,7 +246,7 @@ class Sampler:
             if self._ended or stretch.end - stretch.start >= stretch.written:
                 self._cut(stretch)
         rows, self._rows = self._rows, []
-        packed = [
+        records = [
             SAMPLE.pack(
                 stack,
                 track_of(track),
@@ -260,10 +260,10 @@ class Sampler:
         functions = [dict(zip(FUNCTION, name, strict=True)) for name in self._new_functions]
         names = json.dumps(functions, separators=(",", ":")).encode() if functions else b""
         self._blocks += [
-            ("code", names), ("stck", b"".join(self._new_stacks)), ("smpl", b"".join(packed)),
+            ("code", names), ("stck", b"".join(self._new_stacks)), ("smpl", b"".join(records)),
         ]  # fmt: skip
         self._new_functions, self._new_stacks = [], []
-        self._written += SAMPLE.size * len(packed)
+        self._written += SAMPLE.size * len(records)
         if self._written >= _HALVES:
             self._written = 0
             self.period *= 2

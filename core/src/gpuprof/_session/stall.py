@@ -86,19 +86,19 @@ class StallWatch:
         Raises:
             OSError: the directory cannot be written.
         """
-        ended, longest, inside = self._progress()
+        end_count, longest, inside = self._progress()
         now = self._clock()
-        known = self._known()
-        if ended != self._ended or known is None:
-            self._ended = ended
-            if known is None or longest > _MORE * known:
-                write_json(self._file, {"longest": max(longest, known or 0.0)})
+        common_longest = self._known()
+        if end_count != self._ended or common_longest is None:
+            self._ended = end_count
+            if common_longest is None or longest > _MORE * common_longest:
+                write_json(self._file, {"longest": max(longest, common_longest or 0.0)})
             else:
                 os.utime(self._file, follow_symlinks=False)
         stamp = self._stamped()
         if stamp != self._stamp:
             self._stamp, self._since = stamp, now
-        quiet, usual = now - self._since, max(longest, known or 0.0)
+        quiet, usual = now - self._since, max(longest, common_longest or 0.0)
         limit = self._silence or max(LEAST, TIMES * usual)
         if inside and usual and quiet > limit * 2 ** self._alarms()[1]:
             number = self._claim()
@@ -179,6 +179,6 @@ def _environment() -> dict[str, str]:
     own = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
     folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = os.pathsep.join(folder for folder in folders if not folder.startswith(own))
-    dropped = (VARIABLE, "PYTHONPATH", "LD_PRELOAD")
-    kept = {name: value for name, value in os.environ.items() if name not in dropped}
-    return {**kept, "PYTHONPATH": path} if path else kept
+    names_to_drop = (VARIABLE, "PYTHONPATH", "LD_PRELOAD")
+    variables = {name: value for name, value in os.environ.items() if name not in names_to_drop}
+    return {**variables, "PYTHONPATH": path} if path else variables

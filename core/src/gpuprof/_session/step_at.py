@@ -55,8 +55,8 @@ class StepAt:
         self._problem = ""
         owner: Any = module
         *classes, name = self._path.split(".")
-        for each in classes:
-            owner = getattr(owner, each, None)
+        for class_name in classes:
+            owner = getattr(owner, class_name, None)
         if owner is None or not hasattr(owner, name):
             self._problem = f"{module.__name__} has no {self._path}"
             raise UnexpectedError(self._problem)
@@ -175,8 +175,8 @@ class StepAt:
         if self._number:
             return ""
         why = self._problem or "it was never called"
-        seen = f"; this process called {', '.join(self._seen)}" if self._seen else ""
-        return f"step_at: {self.name} has marked no step: {why}{seen}"
+        calls = f"; this process called {', '.join(self._seen)}" if self._seen else ""
+        return f"step_at: {self.name} has marked no step: {why}{calls}"
 
 
 class _Elsewhere:

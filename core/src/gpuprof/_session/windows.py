@@ -47,7 +47,7 @@ class StepWindows:
         Skips windows that overlap earlier ones. Returns the others.
         """
         starts, table = list(self._table[0]), list(self._table[1])
-        added = []
+        new_windows = []
         for window in windows:
             start, stop = window.start or 0, window.stop or 0  # a whole life contains no step
             position = bisect_right(starts, start)
@@ -58,9 +58,9 @@ class StepWindows:
             window = attrs.evolve(window, number=window.number or len(table) + 1)
             starts.insert(position, start)
             table.insert(position, window)
-            added.append(window)
+            new_windows.append(window)
         self._table = (starts, table)
-        return tuple(added)
+        return tuple(new_windows)
 
     @property
     def all(self) -> tuple[Window, ...]:
@@ -109,10 +109,10 @@ class Windows:
 
     def __init__(
         self,
-        planned: Iterable[Window] = (),
+        plan: Iterable[Window] = (),
         note: Callable[[Window, str], object] = lambda window, state: None,
     ) -> None:
-        self.planned = StepWindows(planned)
+        self.planned = StepWindows(plan)
         self.current: Window | None = None
         self._entries: dict[int, WindowEntry] = {}
         self._note = note

@@ -175,11 +175,11 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
     def now() -> list[dict[str, Any]]:
         """The process groups with the collectives that this rank has begun."""
         members = c10d._world.pg_group_ranks
-        known = []
-        for group, named in list(groups.items()):
+        rows = []
+        for group, entry in list(groups.items()):
             ranks = runs(members.get(group, {}))
-            known.append({"name": named.name, "ranks": ranks, "begun": named.counted})
-        return known
+            rows.append({"name": entry.name, "ranks": ranks, "begun": entry.counted})
+        return rows
 
     dump.states["rank of job"] = lambda: (
         distributed.get_rank() if distributed.is_initialized() else None

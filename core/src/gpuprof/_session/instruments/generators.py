@@ -83,11 +83,11 @@ class Stream:
 
         return self._instrument.begin(call, (), {})
 
-    def _end(self, opened: Any, number: int, last: bool) -> None:
-        if isinstance(opened, Exception):
-            self._instrument.fail(opened)
-        elif opened is not None:
-            call, scope = opened
+    def _end(self, opening: Any, number: int, last: bool) -> None:
+        if isinstance(opening, Exception):
+            self._instrument.fail(opening)
+        elif opening is not None:
+            call, scope = opening
 
             def keys(_: object) -> tuple[str, ...]:
                 # the call's with the first item, too: its beginning is the call's

@@ -62,15 +62,19 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     result = is_ref(bytes(range(is_ref.size())))
     if result.task_id().binary() != result.binary()[:_TASK]:
         raise UnexpectedError("in this release of Ray the id of a result has another form")
-    here, in_worker, no_task = worker.global_worker, worker.WORKER_MODE, ray.TaskID.nil().binary()
+    this_worker, in_worker, no_task = (
+        worker.global_worker,
+        worker.WORKER_MODE,
+        ray.TaskID.nil().binary(),
+    )
     recording = instrument.recording
 
     def running() -> bytes | None:
         """The key of the task that runs here; a driver has none, and Ray warns if it is asked."""
-        if here.mode != in_worker:
+        if this_worker.mode != in_worker:
             return None
         # what `current_task_id` does
-        task: bytes = here.core_worker.get_current_task_id().binary()
+        task: bytes = this_worker.core_worker.get_current_task_id().binary()
         key = task[:KEY]
         if key != _NOT_RANDOM:
             return key
@@ -109,7 +113,7 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
             if is_compiling():
                 return original(*args, **kwargs)
             link: bytes | None = key(args[0])
-            if here.mode == in_worker and link == running():
+            if this_worker.mode == in_worker and link == running():
                 link = None
             return call_linked(
                 recording, "ray.get", "*", link, original, args, kwargs, instrument.fail
@@ -126,7 +130,7 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
             ref = original(*args, **kwargs)
             # no request: this process owns the object; other releases may not tell
             with suppress(AttributeError, KeyError, ValueError):
-                (about,) = here.core_worker.get_local_object_locations([ref]).values()
+                (about,) = this_worker.core_worker.get_local_object_locations([ref]).values()
                 if about["object_size"]:
                     instrument.note_size(about["object_size"])
             return ref
