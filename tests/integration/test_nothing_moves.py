@@ -83,7 +83,7 @@ def test_two_actors_that_call_each_other_are_a_deadlock(
     names = [re.sub(r" \([^)]*\)", "", wait) for wait in waits]
     assert [
         "deadlock: Ping-0 waits for Pong-0 waits for Ping-0",
-        "Worker-0 waits for Ping-0: has not moved",
+        "Runner waits for Ping-0: has not moved",
     ] == names
 
 

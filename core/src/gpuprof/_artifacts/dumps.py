@@ -146,18 +146,17 @@ def _read(path: str) -> dict[str, Any] | None:
 
 
 def _answered(file: str, answer: dict[str, Any], known: Process | None) -> Process:
-    if known is not None:
-        return attrs.evolve(known, state="answered", answer=answer, pid=answer["pid"])
     return Process(
         str(answer["name"]),
         str(answer["group"]),
         int(answer["rank"]),
         str(answer["node"]),
         int(answer["pid"]),
-        None,
+        None if known is None else known.start,
         file,
         "answered",
         answer,
+        path=None if known is None else known.path,
     )
 
 

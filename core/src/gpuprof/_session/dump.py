@@ -112,6 +112,10 @@ class Answerer:
         self._over = threading.Event()
         threading.Thread(target=self._run, name=f"{_OWN_THREADS}dump", daemon=True).start()
 
+    def call_it(self, about: Mapping[str, Any]) -> None:
+        """Say something else of the process from now on: it is the driver, say."""
+        self._about = dict(about)
+
     def end(self) -> None:
         """Answer no more."""
         self._over.set()

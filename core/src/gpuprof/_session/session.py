@@ -138,7 +138,7 @@ class Session:
         )
         if not self.child:
             self._control.submit(self._write)
-        self._answerer = self._make_answerer()
+        self.answerer = self._make_answerer()
 
     def begin(self, end_step: Callable[[], object], mark: Mark | None = None) -> None:
         """Begin what needs the session to be known.
@@ -259,7 +259,7 @@ class Session:
     def end(self) -> None:
         """Close what is open and write the file for the last time."""
         self.ended = True
-        self._answerer.end()
+        self.answerer.end()
         if self.windows.current is not None:
             self.close(self.windows.current.number)
         self.end_ledger()

@@ -215,8 +215,10 @@ class Profiler:
         )
         self._runner_tree = self._begin_tree()
         self._answerer = None
-        if self.directory is not None and session is None:
-            about = {"name": "Runner", "group": "Runner", "rank": 0, "node": node_name()}
+        about = {"name": "Runner", "group": "Runner", "rank": 0, "node": node_name()}
+        if session is not None:
+            session.answerer.call_it(about)
+        elif self.directory is not None:
             self._answerer = Answerer(
                 self.directory, "Runner.json", about, lambda: None, self.config.watchdog
             )
