@@ -116,7 +116,7 @@ def answer(address: Address, count: int) -> None:
             if not told:
                 return
             worker.sendall(
-                line({"number": json.loads(told)["number"], "problem": None, "open": True})
+                line({"number": json.loads(told)["number"], "problem": None, "window": None})
             )
 
 
