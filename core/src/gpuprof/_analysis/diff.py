@@ -55,17 +55,17 @@ class Condition:
         Raises:
             ConfigError: it is not one.
 
-        >>> made = Condition.parse("rollout/generate > 10%, 20ms")
-        >>> made.target, made.ratio, made.seconds
+        >>> condition = Condition.parse("rollout/generate > 10%, 20ms")
+        >>> condition.target, condition.ratio, condition.seconds
         ('rollout/generate', 0.1, 0.02)
         """
-        found = _CONDITION.fullmatch(text)
+        match = _CONDITION.fullmatch(text)
         parts = (
-            [_BOUND.fullmatch(part.strip()) for part in found["bounds"].split(",")] if found else []
+            [_BOUND.fullmatch(part.strip()) for part in match["bounds"].split(",")] if match else []
         )
         relative = [float(p["number"]) / 100 for p in parts if p and p["unit"] == "%"]
         absolute = [float(p["number"]) * _UNITS[p["unit"]] for p in parts if p and p["unit"] != "%"]
-        if found is None or not all(parts) or len(relative) > 1 or len(absolute) > 1:
+        if match is None or not all(parts) or len(relative) > 1 or len(absolute) > 1:
             raise ConfigError(
                 [
                     (
@@ -75,7 +75,7 @@ class Condition:
                     )
                 ]
             )
-        return cls(text.strip(), found["target"], sum(relative), sum(absolute))
+        return cls(text.strip(), match["target"], sum(relative), sum(absolute))
 
     def exceeded(self, change: Change, to_others: Change | None = None) -> bool:
         """Whether the lower end of a change lies above both bounds.
@@ -98,7 +98,11 @@ class Condition:
 
     def fails_from(self, change: Change, to_others: Change | None = None) -> float:
         """The ratio from which a change with an interval as wide as this one's would fail."""
-        widths = [each.ratio / each.low for each in (change, to_others) if each is not None]
+        widths = [
+            interval.ratio / interval.low
+            for interval in (change, to_others)
+            if interval is not None
+        ]
         return (1 + max(self.ratio, self.seconds / change.before)) * min(widths)
 
 
@@ -269,7 +273,7 @@ class _Place:
         return [
             name
             for name in both[0].ranks
-            if all(name in each.ranks and each.ranks[name].seconds > 0 for each in both)
+            if all(name in entry.ranks and entry.ranks[name].seconds > 0 for entry in both)
         ]
 
     @property
@@ -279,7 +283,7 @@ class _Place:
 
     def change(self, chances: int = 1) -> Change:
         """How it has changed; see `compare`."""
-        before, after = ([each.seconds for each in side] for side in self.sides)
+        before, after = ([entry.seconds for entry in side] for side in self.sides)
         return compare(before, after, chances)
 
     def of_ranks(self, chances: int) -> Iterator[tuple[str, Change, Change | None]]:
@@ -288,15 +292,15 @@ class _Place:
         to_others = {
             name: ([e.to_others[name] for e in first], [e.to_others[name] for e in second])
             for name in self.ranks
-            if all(name in each.to_others for each in chain(first, second))
+            if all(name in entry.to_others for entry in chain(first, second))
         }
         # what ranks differ by from run to run is told by all of them
-        alike = list(to_others.values())
+        pool = list(to_others.values())
         for name in self.ranks:
-            before, after = ([each.ranks[name] for each in side] for side in self.sides)
+            before, after = ([entry.ranks[name] for entry in side] for side in self.sides)
             others = None
             if name in to_others:
-                others = compare(*to_others[name], chances, RANKS_SPREAD, alike)
+                others = compare(*to_others[name], chances, RANKS_SPREAD, pool)
             yield name, compare(before, after, chances), others
 
 
@@ -315,21 +319,21 @@ def diff(
             condition is about nothing that both have.
     """
     sides = (("A", before), ("B", after))
-    named = [(f"{side} ({run.run})", run) for side, runs in sides for run in runs]
-    _refuse("not comparable", [*_early(named), *_too_few(named)])
+    pairs = [(f"{side} ({run.run})", run) for side, runs in sides for run in runs]
+    _refuse("not comparable", [*_early(pairs), *_too_few(pairs)])
     step = compare([run.seconds for run in before], [run.seconds for run in after])
     places = list(_places(before, after))
     common = [place for place in places if all(place.sides)]
     scopes = [_scope(place, step) for place in common if place.scope]
-    of_all = [place for place in common if len(named) == sum(map(len, place.sides))]
+    of_all = [place for place in common if len(pairs) == sum(map(len, place.sides))]
     works = [place for place in of_all if not place.scope]
     ranks, least = _slower_ranks(works, [place for place in of_all if place.scope], step)
-    missing = list(_missing(named))
+    missing = list(_missing(pairs))
     return Diff(
         list(before),
         list(after),
         step,
-        sorted(scopes, key=lambda each: -abs(each.change.seconds)),
+        sorted(scopes, key=lambda scope: -abs(scope.change.seconds)),
         _only(places, 1),
         _only(places, 0),
         [_group(place) for place in works],
@@ -346,8 +350,8 @@ def _places(before: Sequence[Summary], after: Sequence[Summary]) -> Iterator[_Pl
     for name in dict.fromkeys(name for run in (*before, *after) for name in run.groups):
         groups = [[run.groups[name] for run in s if name in run.groups] for s in (before, after)]
         yield _Place(name, "", groups)
-        for path in dict.fromkeys(path for each in chain(*groups) for path in each.scopes):
-            scopes = [[each.scopes[path] for each in s if path in each.scopes] for s in groups]
+        for path in dict.fromkeys(path for group in chain(*groups) for path in group.scopes):
+            scopes = [[group.scopes[path] for group in s if path in group.scopes] for s in groups]
             yield _Place(name, path, scopes)
 
 
@@ -358,15 +362,15 @@ def _only(places: Sequence[_Place], side: int) -> list[OneSided]:
         for place in places
         if place.scope and not place.sides[1 - side]
     ]
-    return sorted(scopes, key=lambda each: -each.seconds)
+    return sorted(scopes, key=lambda scope: -scope.seconds)
 
 
 def _kept(before: Sequence[Summary], after: Sequence[Summary]) -> tuple[Promise, bool] | None:
     promise = next((run.promise for run in before if run.promise), None)
     if promise is None:
         return None
-    accused = [set(run.promise.workers) for run in after if run.promise]
-    return promise, any(not names.isdisjoint(promise.workers) for names in accused)
+    suspects = [set(run.promise.workers) for run in after if run.promise]
+    return promise, any(not names.isdisjoint(promise.workers) for names in suspects)
 
 
 def _slower_ranks(
@@ -384,17 +388,17 @@ def _slower_ranks(
     ]
     of_work, of_places = list(_changed_ranks(works)), list(_changed_ranks(innermost))
     least = [
-        each.to_others.finds for each in of_work if each.change.before >= _MATTERS * step.before
+        rank.to_others.finds for rank in of_work if rank.change.before >= _MATTERS * step.before
     ]
-    of_places.sort(key=lambda each: -each.change.seconds)
-    costly = {each.worker: each.scope for each in reversed(of_places)}
+    of_places.sort(key=lambda rank: -rank.change.seconds)
+    costly = {rank.worker: rank.scope for rank in reversed(of_places)}
     slower: dict[str, RankChange] = {}
-    for each in (*of_work, *of_places):
-        if each.certain and each.change.seconds >= _WORTH_NAMING * step.before:
-            scope = each.scope or costly.get(each.worker, "")
-            slower.setdefault(each.worker, attrs.evolve(each, scope=scope))
-    ordered = sorted(slower.values(), key=lambda each: -each.change.seconds)
-    return ordered, max(least, default=None)
+    for rank in (*of_work, *of_places):
+        if rank.certain and rank.change.seconds >= _WORTH_NAMING * step.before:
+            scope = rank.scope or costly.get(rank.worker, "")
+            slower.setdefault(rank.worker, attrs.evolve(rank, scope=scope))
+    ranks = sorted(slower.values(), key=lambda rank: -rank.change.seconds)
+    return ranks, max(least, default=None)
 
 
 def _changed_ranks(places: Sequence[_Place]) -> Iterator[RankChange]:
@@ -418,7 +422,7 @@ def _scope(place: _Place, step: Change) -> ScopeChange:
         after[0].waits,
         change,
         None if step.low <= 1 <= step.high else change.seconds / step.seconds,
-        (fmean(each.calls for each in before), fmean(each.calls for each in after)),
+        (fmean(scope.calls for scope in before), fmean(scope.calls for scope in after)),
         worker,
         of_ranks.get(worker),
     )
@@ -429,14 +433,14 @@ def _group(place: _Place) -> GroupChange:
     return GroupChange(
         place.group,
         place.change(),
-        compare([each.waits for each in before], [each.waits for each in after]),
-        (fmean(each.imbalance for each in before), fmean(each.imbalance for each in after)),
+        compare([group.waits for group in before], [group.waits for group in after]),
+        (fmean(group.imbalance for group in before), fmean(group.imbalance for group in after)),
     )
 
 
 def _check(condition: Condition, step: Change, places: Sequence[_Place]) -> Check:
-    looked = list(_targets(condition.target, step, places))
-    if not looked:
+    targets = list(_targets(condition.target, step, places))
+    if not targets:
         groups = list(dict.fromkeys(place.group for place in places))
         scopes = sorted(f"{place.group}:{place.scope}" for place in places if place.scope)
         raise ConfigError(
@@ -447,14 +451,14 @@ def _check(condition: Condition, step: Change, places: Sequence[_Place]) -> Chec
                 )
             ]
         )
-    looked.sort(key=lambda each: -each.change.seconds)
-    failures = [each for each in looked if condition.exceeded(each.change, each.to_others)]
-    suspects = [each for each in looked if condition.suspected(each.change)]
+    targets.sort(key=lambda target: -target.change.seconds)
+    failures = [target for target in targets if condition.exceeded(target.change, target.to_others)]
+    suspects = [target for target in targets if condition.suspected(target.change)]
     return Check(
         condition,
         failures,
-        [each for each in suspects if each not in failures],
-        max(condition.fails_from(each.change, each.to_others) for each in looked),
+        [target for target in suspects if target not in failures],
+        max(condition.fails_from(target.change, target.to_others) for target in targets),
     )
 
 
@@ -498,9 +502,9 @@ def check_runs(runs: Sequence[Summary]) -> None:
     Raises:
         ConfigError: there are too few steps, ranks that not all of them have, or killed ones.
     """
-    named = [(run.run, run) for run in runs]
-    missing = [f"{each.run} has no ledger of {listed(each.workers)}" for each in _missing(named)]
-    _refuse("no baseline", [*missing, *_early(named), *_too_few(named)])
+    pairs = [(run.run, run) for run in runs]
+    missing = [f"{gap.run} has no ledger of {listed(gap.workers)}" for gap in _missing(pairs)]
+    _refuse("no baseline", [*missing, *_early(pairs), *_too_few(pairs)])
 
 
 def _refuse(what: str, problems: Sequence[str]) -> None:
@@ -514,14 +518,14 @@ def _missing(runs: Sequence[tuple[str, Summary]]) -> Iterator[Missing]:
         where: [name for group in run.groups.values() for name in group.workers]
         for where, run in runs
     }
-    wanted = dict.fromkeys(chain.from_iterable(workers.values()))
+    all_names = dict.fromkeys(chain.from_iterable(workers.values()))
     for where, names in workers.items():
-        if lacking := [name for name in wanted if name not in names]:
+        if lacking := [name for name in all_names if name not in names]:
             yield Missing(where, lacking)
 
 
-def _early(found: Sequence[tuple[str, Summary]]) -> Iterator[str]:
-    for where, run in found:
+def _early(runs: Sequence[tuple[str, Summary]]) -> Iterator[str]:
+    for where, run in runs:
         yield from (f"{where}: {sentence}" for sentence in run.ended_early)
 
 

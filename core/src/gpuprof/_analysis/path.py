@@ -91,7 +91,7 @@ class _Spans:
 
     Args:
         waiting: whether scopes wait, by place.
-        linked: by place, start and end of the spans that wait for a key, or meet others at one.
+        links: by place, start and end of the spans that wait for a key, or meet others at one.
     """
 
     __slots__ = ("_jumps", "_reach", "ends", "parents", "places", "starts", "waits")
@@ -102,7 +102,7 @@ class _Spans:
         starts: list[int],
         ends: list[int],
         waiting: list[bool],
-        linked: Mapping[int, set[tuple[int, int]]],
+        links: Mapping[int, set[tuple[int, int]]],
     ) -> None:
         self.places = places
         self.starts = starts
@@ -128,12 +128,10 @@ class _Spans:
                 if jump >= 0 and depths[outer] + depths[self._jumps[jump]] == 2 * depths[jump]:
                     self._jumps[position] = self._jumps[jump]
                     self._reach[position] = max(end, self._reach[outer], self._reach[jump])
-            inherited = self.waits[outer] if outer >= 0 else -1
-            if (inherited < 0 and waiting[place]) or (
-                place in linked and (start, end) in linked[place]
-            ):
-                inherited = position
-            self.waits[position] = inherited
+            wait = self.waits[outer] if outer >= 0 else -1
+            if (wait < 0 and waiting[place]) or (place in links and (start, end) in links[place]):
+                wait = position
+            self.waits[position] = wait
             around.append(position)
 
     def at(self, time: int) -> tuple[int, int]:
@@ -189,21 +187,21 @@ class Graph:
             columns["place"].append(process.places[links["place"]])
             for name in ("start", "end"):
                 columns[name].append(links[name] + offset)
-        joined = {name: np.concatenate(parts) for name, parts in columns.items()}
-        order = np.argsort(joined["key"], kind="stable")
-        found = {}
+        table = {name: np.concatenate(parts) for name, parts in columns.items()}
+        order = np.argsort(table["key"], kind="stable")
+        by_role = {}
         for role in (WAITS, RELEASES, MEETS):
-            mine = order[joined["role"][order] == role]
+            mine = order[table["role"][order] == role]
             names = "process", "track", "start", "end", "place"
-            rows = zip(*(joined[name][mine].tolist() for name in names), strict=True)
-            found[role] = joined["key"][mine], list(rows)
-        return found
+            rows = zip(*(table[name][mine].tolist() for name in names), strict=True)
+            by_role[role] = table["key"][mine], list(rows)
+        return by_role
 
     def _linked(self, key: int, role: int) -> list[_Link]:
         """The spans that have this role for a key."""
         keys, rows = self._by_key[role]
-        wanted = keys.dtype.type(key)
-        low, high = keys.searchsorted(wanted), keys.searchsorted(wanted, "right")
+        scalar = keys.dtype.type(key)
+        low, high = keys.searchsorted(scalar), keys.searchsorted(scalar, "right")
         return rows[low:high]
 
     def _last_release(self, key: int) -> _Link | None:
@@ -221,78 +219,78 @@ class Graph:
             self._called[key] = min(calls, key=lambda row: row[2], default=None)
         return self._called[key]
 
-    def _spans_of(self, process: int) -> dict[int, _Spans]:
+    def _spans_of(self, number: int) -> dict[int, _Spans]:
         """The spans of a process in the current steps, or around them, by track."""
-        if process not in self._tracks:
-            here = self.run.processes[process]
-            spans, offset = here.ledger.spans, here.ledger.offset
+        if number not in self._tracks:
+            process = self.run.processes[number]
+            spans, offset = process.ledger.spans, process.ledger.offset
             begin, end = self._around
             spans = spans[(spans["start"] <= end - offset) & (spans["end"] >= begin - offset)]
             order = np.lexsort((-spans["end"], spans["start"], spans["track"]))
             spans = spans[order]
             tracks, firsts = np.unique(spans["track"], return_index=True)
-            linked = self._waits_with_keys(process)
-            self._tracks[process] = {
+            links = self._waits_with_keys(number)
+            self._tracks[number] = {
                 int(track): _Spans(
-                    here.places[part["place"]].tolist(),
+                    process.places[part["place"]].tolist(),
                     (part["start"] + offset).tolist(),
                     (part["end"] + offset).tolist(),
                     self._waiting,
-                    linked.get(int(track), {}),
+                    links.get(int(track), {}),
                 )
                 for track, part in zip(tracks, np.split(spans, firsts[1:]), strict=False)
             }
-        return self._tracks[process]
+        return self._tracks[number]
 
-    def _waits_with_keys(self, process: int) -> dict[int, dict[int, set[tuple[int, int]]]]:
+    def _waits_with_keys(self, number: int) -> dict[int, dict[int, set[tuple[int, int]]]]:
         """By track and place, start and end of the spans that wait for a key, or meet at one.
 
         Of those in the current steps, or around them: a driver has a link for each worker and step.
         """
-        here = self.run.processes[process]
-        links, offset = here.ledger.links, here.ledger.offset
+        process = self.run.processes[number]
+        links, offset = process.ledger.links, process.ledger.offset
         begin, end = self._around
         links = links[(links["start"] <= end - offset) & (links["end"] >= begin - offset)]
         links = links[(links["role"] == WAITS) | (links["role"] == MEETS)]
-        found: dict[int, dict[int, set[tuple[int, int]]]] = {}
+        waits: dict[int, dict[int, set[tuple[int, int]]]] = {}
         for track, place, start, end in zip(
             links["track"].tolist(),
-            here.places[links["place"]].tolist(),
+            process.places[links["place"]].tolist(),
             (links["start"] + offset).tolist(),
             (links["end"] + offset).tolist(),
             strict=True,
         ):
-            found.setdefault(track, {}).setdefault(place, set()).add((start, end))
-        return found
+            waits.setdefault(track, {}).setdefault(place, set()).add((start, end))
+        return waits
 
-    def _keys_of(self, process: int) -> dict[tuple[int, int, int, int], list[tuple[int, int]]]:
+    def _keys_of(self, number: int) -> dict[tuple[int, int, int, int], list[tuple[int, int]]]:
         """Roles and keys of a process's spans, by track, place, start and end."""
-        if process not in self._keys:
-            here = self.run.processes[process]
-            links, offset = here.ledger.links, here.ledger.offset
-            found: dict[tuple[int, int, int, int], list[tuple[int, int]]] = {}
+        if number not in self._keys:
+            process = self.run.processes[number]
+            links, offset = process.ledger.links, process.ledger.offset
+            keys: dict[tuple[int, int, int, int], list[tuple[int, int]]] = {}
             columns = [
-                links["track"], here.places[links["place"]], links["start"] + offset,
+                links["track"], process.places[links["place"]], links["start"] + offset,
                 links["end"] + offset, links["role"], links["key"],
             ]  # fmt: skip
             for track, place, start, end, role, key in zip(
                 *(column.tolist() for column in columns), strict=True
             ):
-                found.setdefault((track, place, start, end), []).append((role, key))
-            self._keys[process] = found
-        return self._keys[process]
+                keys.setdefault((track, place, start, end), []).append((role, key))
+            self._keys[number] = keys
+        return self._keys[number]
 
     def _entries(self, group: str, place: int) -> dict[int, NDArray[np.void]]:
         """The spans at a place of all workers of a group, by process, in order."""
         if (group, place) not in self._entered:
-            found = {}
+            entries = {}
             for process in self.run.groups.get(group, []):
                 spans = process.ledger.spans
                 rows = spans[process.places[spans["place"]] == place].copy()
                 rows["start"] += process.ledger.offset
                 rows["end"] += process.ledger.offset
-                found[process.number] = np.sort(rows, order="start")
-            self._entered[group, place] = found
+                entries[process.number] = np.sort(rows, order="start")
+            self._entered[group, place] = entries
         return self._entered[group, place]
 
     # One stretch
@@ -325,9 +323,9 @@ class Graph:
         """
         process, track, time = moment
         if process == _MEETING:
-            entered = self._meetings[track]
-            last = entered[0][0]
-            earlier = [(each[0], each[1], min(each[2], time)) for each in entered]
+            arrivals = self._meetings[track]
+            last = arrivals[0][0]
+            earlier = [(arrival[0], arrival[1], min(arrival[2], time)) for arrival in arrivals]
             return Stretch(last, OUTSIDE, time, time, "dispatch", tuple(earlier))
         spans = self._spans_of(process).get(track)
         inner, child = -1, -1
@@ -361,12 +359,12 @@ class Graph:
         if self.run.places[place].name in (AWAIT, SLEEP):
             return self._suspended(moment, place, start, keys)
         if keys:
-            released = self._releases(process, keys, time)
-            if released is None:
+            releases = self._releases(process, keys, time)
+            if releases is None:
                 return unexplained
             # also what came before the wait began: a server that is faster may wait for it
-            sources = sorted([own, *released], key=_time, reverse=True)
-            since = max(released, key=_time)[2]
+            sources = sorted([own, *releases], key=_time, reverse=True)
+            since = max(releases, key=_time)[2]
             if 0 < start - since <= _POLLED and self._polls(process):
                 # it asked again and again, and was there between two questions
                 sources.remove(own)
@@ -374,7 +372,7 @@ class Graph:
         meeting = [key for role, key in about if role == MEETS]
         if meeting:
             number = self._meeting_of(
-                meeting[0], lambda: [each[:3] for each in self._linked(meeting[0], MEETS)]
+                meeting[0], lambda: [link[:3] for link in self._linked(meeting[0], MEETS)]
             )
             return self._meeting(moment, place, own, number) or unexplained
         whom = self._waits_for[place]
@@ -384,37 +382,39 @@ class Graph:
             return self._barrier(moment, place, own) or unexplained
         return unexplained
 
-    def _polls(self, process: int) -> bool:
+    def _polls(self, number: int) -> bool:
         """Whether most of a process's calls of ``ray.wait`` found nothing: it polls."""
-        if process not in self._polling:
-            here = self.run.processes[process]
-            waits = [n for n, place in enumerate(here.ledger.places) if place.key == "ray.wait"]
-            ledger = here.ledger
+        if number not in self._polling:
+            process = self.run.processes[number]
+            waits = [n for n, place in enumerate(process.ledger.places) if place.key == "ray.wait"]
+            ledger = process.ledger
             calls = int(np.isin(ledger.spans["place"], waits).sum())
             calls += int(ledger.folds["count"][np.isin(ledger.folds["place"], waits)].sum())
             links = ledger.links[np.isin(ledger.links["place"], waits)]
-            self._polling[process] = calls > 2 * len(links)
-        return self._polling[process]
+            self._polling[number] = calls > 2 * len(links)
+        return self._polling[number]
 
     def _suspended(self, moment: Moment, place: int, start: int, keys: list[int]) -> Stretch:
         """A task that waits: until what it awaits is there, and its event loop has time for it."""
         process, track, time = moment
         own = (process, track, start)
-        released = self._releases(process, keys, time) if keys else None
+        releases = self._releases(process, keys, time) if keys else None
         sleeps = self.run.places[place].name == SLEEP
         turn = self._turn_before(moment)
-        if released is None and not sleeps:
+        if releases is None and not sleeps:
             if turn is None:
                 return Stretch(process, place, start, time, "unexplained", (own,))
             resumed_by = (process, turn[2], turn[0])
             return Stretch(process, place, turn[0], time, "handover", (resumed_by, own))
-        later = sorted((each for each in released or [] if each[2] > start), key=_time)[::-1]
+        later = sorted((release for release in releases or [] if release[2] > start), key=_time)[
+            ::-1
+        ]
         begin = later[0][2] if later else start
         if turn is not None and turn[0] > begin:  # ready, while the loop was at another task
             busy = self.before((process, turn[2], turn[0]))
             since = max(begin, busy.start)
             return attrs.evolve(busy, start=since, end=time, sources=((process, track, since),))
-        kind: Kind = "work" if released is None else "handover"
+        kind: Kind = "work" if releases is None else "handover"
         return Stretch(process, place, begin, time, kind, (*later, own))
 
     def _turn_before(self, moment: Moment, is_call: bool = False) -> _Turn | None:
@@ -462,44 +462,47 @@ class Graph:
 
     def _turns_on(self, track: int, spans: _Spans) -> Iterator[_Turn]:
         """When one task ran: in its scopes, but for its suspensions."""
-        reached, until = 0, 0
+        since, until = 0, 0
         for place, start, end in zip(spans.places, spans.starts, spans.ends, strict=True):
             if start >= until:
-                if until > reached:
-                    yield until, reached, track
-                reached, until = start, end
+                if until > since:
+                    yield until, since, track
+                since, until = start, end
             if self.run.places[place].name in (AWAIT, SLEEP):
-                if start > reached:
-                    yield start, reached, track
-                reached = max(reached, end)
-        if until > reached:
-            yield until, reached, track
+                if start > since:
+                    yield start, since, track
+                since = max(since, end)
+        if until > since:
+            yield until, since, track
 
     def _releases(self, process: int, keys: Iterable[int], time: int) -> list[Moment] | None:
         """When and where each key was released, the last first; ``None`` unless all are known."""
-        found = []
-        here = self.run.processes[process]
+        moments = []
+        waiter = self.run.processes[process]
         for key in keys:
             last = self._last_release(key)
             if last is None:
                 return None
-            there, track, start, end, _ = last
-            apart = self.run.apart(here, self.run.processes[there])
-            if (apart is not None and end > time + apart) or start >= time:
+            releaser, track, start, end, _ = last
+            slack = self.run.apart(waiter, self.run.processes[releaser])
+            if (slack is not None and end > time + slack) or start >= time:
                 return None
-            found.append((there, track, end))
+            moments.append((releaser, track, end))
         # clocks may differ: who was the last still counts where all are cut at the wait's end
-        return [(*each[:2], min(each[2], time)) for each in sorted(found, key=_time, reverse=True)]
+        return [
+            (*moment[:2], min(moment[2], time))
+            for moment in sorted(moments, key=_time, reverse=True)
+        ]
 
-    def _meeting_of(self, name: object, entered: Callable[[], list[Moment]]) -> int | None:
+    def _meeting_of(self, name: object, arrivals: Callable[[], list[Moment]]) -> int | None:
         """The number of a meeting; ``None`` unless it is known who entered it last."""
         if name not in self._known_meetings:
             self._known_meetings[name] = None
-            order = sorted(entered(), key=_time, reverse=True)
-            if len({each[0] for each in order}) > 1:
+            order = sorted(arrivals(), key=_time, reverse=True)
+            if len({arrival[0] for arrival in order}) > 1:
                 last, second = order[:2]
-                apart = self.run.apart(self.run.processes[last[0]], self.run.processes[second[0]])
-                if apart == 0 or (apart is not None and last[2] - second[2] > apart):
+                slack = self.run.apart(self.run.processes[last[0]], self.run.processes[second[0]])
+                if slack == 0 or (slack is not None and last[2] - second[2] > slack):
                     self._known_meetings[name] = len(self._meetings)
                     self._meetings.append(order)
         return self._known_meetings[name]
@@ -562,27 +565,27 @@ class Graph:
         own = (process, track, before)
         kind: Kind = "work" if self._works_outside(process, track) else "outside"
         outside = Stretch(process, OUTSIDE, before, time, kind, (own,))
-        sent = [] if alone else self._sent(moment)
+        origins = [] if alone else self._sent(moment)
         # an event loop ran what has made this task, or was busy as the call came
-        turn = None if alone else self._turn_before(moment, is_call=bool(sent))
+        turn = None if alone else self._turn_before(moment, is_call=bool(origins))
         if turn is not None:
-            sent = [*sent, (process, turn[2], turn[0])]
-        elif not alone and not sent:
-            sent = self._loop_of(moment)
-        if sent:
-            latest = sorted([own, *sent], key=_time, reverse=True)
+            origins = [*origins, (process, turn[2], turn[0])]
+        elif not alone and not origins:
+            origins = self._loop_of(moment)
+        if origins:
+            latest = sorted([own, *origins], key=_time, reverse=True)
             return Stretch(process, OUTSIDE, latest[0][2], time, "dispatch", tuple(latest))
         caller = None if alone else self._caller(moment)
         if caller is None:
             return outside
-        there, its_track, called = caller
-        queued = boundary is not None and time - boundary <= _BACK_TO_BACK
-        if called >= time and not queued:  # it was called while its caller did something else
-            sources = ((there, its_track, time), own)
+        other, its_track, since = caller
+        in_queue = boundary is not None and time - boundary <= _BACK_TO_BACK
+        if since >= time and not in_queue:  # it was called while its caller did something else
+            sources = ((other, its_track, time), own)
             return Stretch(process, OUTSIDE, time, time, "dispatch", sources)
-        if called >= time:
+        if since >= time:
             return outside
-        both = sorted([own, (there, its_track, called)], key=_time, reverse=True)
+        both = sorted([own, (other, its_track, since)], key=_time, reverse=True)
         return Stretch(process, OUTSIDE, both[0][2], time, "dispatch", tuple(both))
 
     def _works_outside(self, process: int, track: int) -> bool:
@@ -601,22 +604,29 @@ class Graph:
                 sender, needs = self._sent_calls[key]
                 ends = [row for row in map(self._last_release, needs) if row is not None]
                 sources = [sender, *((row[0], row[1], row[3]) for row in ends)]
-                earlier = [(there, track, min(time, moment[2])) for there, track, time in sources]
+                earlier = [
+                    (process, track, min(time, moment[2])) for process, track, time in sources
+                ]
                 return [source for source in earlier if source != moment]
         return []
 
     @functools.cached_property
     def _sent_calls(self) -> dict[int, tuple[Moment, list[int]]]:
         """By its key, where and when a call had been sent, and the keys of what it takes."""
-        found: dict[int, tuple[Moment, list[int]]] = {}
+        calls: dict[int, tuple[Moment, list[int]]] = {}
         for process in self.run.processes:
-            sent, offset = process.ledger.sent, process.ledger.offset
-            columns = sent["track"], sent["end"] + offset, sent["key"], sent["needs"]
-            for track, end, key, need in zip(*(each.tolist() for each in columns), strict=True):
-                needs = found.setdefault(key, ((process.number, track, end), []))[1]
+            requests, offset = process.ledger.sent, process.ledger.offset
+            columns = (
+                requests["track"],
+                requests["end"] + offset,
+                requests["key"],
+                requests["needs"],
+            )
+            for track, end, key, need in zip(*(column.tolist() for column in columns), strict=True):
+                needs = calls.setdefault(key, ((process.number, track, end), []))[1]
                 if need:
                     needs.append(need)
-        return found
+        return calls
 
     def _caller(self, moment: Moment) -> Moment | None:
         """Who waits for the call that begins at a moment, and since when."""
@@ -625,8 +635,8 @@ class Graph:
             if first is not None and (
                 first[0] == moment[0] or moment[2] > self._last_sent(first[0])
             ):
-                there, track, start, *_ = first
-                return there, track, start
+                process, track, start, *_ = first
+                return process, track, start
         return None
 
     def _last_sent(self, process: int) -> int:
@@ -666,41 +676,41 @@ class Graph:
         if run.driver is not None:
             return [self._end_in(run.driver, run.steps[step].start, run.steps[step].end)]
         floor, _ = self._around
-        edges = [(number, *each[:, step].tolist()) for number, each in run.edges.items()]
+        edges = [(number, *bounds[:, step].tolist()) for number, bounds in run.edges.items()]
         edges.sort(key=lambda edge: edge[2], reverse=True)
         return [self._end_in(*edge) for edge in edges[:most] if edge[2] > floor]
 
     def _end_in(self, process: int, begin: int, end: int) -> Moment:
         """The end of a step in a process, on the track that has most of it."""
-        covered = {}
+        lengths = {}
         for track, spans in self._spans_of(process).items():
-            covered[track] = sum(
+            lengths[track] = sum(
                 max(0, min(spans.ends[position], end) - max(spans.starts[position], begin))
                 for position in range(bisect_left(spans.starts, end))
                 if not self._is_around(spans, position)
                 if spans.parents[position] < 0 or self._is_around(spans, spans.parents[position])
             )
-        track = max(covered, key=lambda number: (covered[number], -number), default=0)
+        track = max(lengths, key=lambda number: (lengths[number], -number), default=0)
         return process, track, end
 
     def path(self, step: int) -> list[Stretch]:
         """The critical path of a step, by time. Its stretches tile the step exactly."""
         floor = self.run.steps[step].start
         moment = self.end_of(step)
-        found: list[Stretch] = []
-        seen: set[Moment] = set()
+        stretches: list[Stretch] = []
+        visits: set[Moment] = set()
         while moment[2] > floor:
             time = moment[2]
-            stretch = self.before(moment, alone=moment in seen)
-            seen.add(moment)
+            stretch = self.before(moment, alone=moment in visits)
+            visits.add(moment)
             begin = max(floor, stretch.start)
             if begin < time:
-                found.append(attrs.evolve(stretch, start=begin))
-                seen.clear()
+                stretches.append(attrs.evolve(stretch, start=begin))
+                visits.clear()
             source = stretch.sources[0]
             moment = source[0], source[1], min(begin, source[2])
-        found.reverse()
-        return [part for stretch in found for part in self.parts(stretch)]
+        stretches.reverse()
+        return [part for stretch in stretches for part in self.parts(stretch)]
 
     def parts(self, stretch: Stretch) -> list[Stretch]:
         """A stretch with what is known only together in it.
@@ -718,20 +728,20 @@ class Graph:
                 low, high = max(begin, stretch.start), min(end, stretch.end)
                 shares[place] = shares.get(place, 0.0) + own * (high - low) / (end - begin)
         scale = min(1.0, stretch.duration / max(1.0, sum(shares.values())))
-        made, at = [], stretch.start
+        parts, at = [], stretch.start
         for place, share in shares.items():
             until = min(stretch.end, at + int(share * scale))
             if until > at:
                 kind: Kind = "work"
                 if self._waiting[place]:
                     kind = "data" if self._waits_for[place] == DATA else "unexplained"
-                made.append(
+                parts.append(
                     Stretch(stretch.process, place, at, until, kind, stretch.sources, folded=True)
                 )
             at = until
         if at < stretch.end:
-            made.append(attrs.evolve(stretch, start=at))
-        return made
+            parts.append(attrs.evolve(stretch, start=at))
+        return parts
 
     @property
     def driver_works(self) -> bool:
@@ -773,39 +783,39 @@ class Graph:
                 [attrs.evolve(stretch, kind="unexplained")] if stretch.kind == "work" else [stretch]
             )
         starts, ends = self._busy
-        made, at = [], stretch.start
+        parts, at = [], stretch.start
         position = int(ends.searchsorted(at, "right"))
         while at < stretch.end:
             begin = int(starts[position]) if position < len(starts) else stretch.end
             if begin > at:
                 until = min(begin, stretch.end)
-                made.append(attrs.evolve(stretch, start=at, end=until))
+                parts.append(attrs.evolve(stretch, start=at, end=until))
             else:
                 until = min(int(ends[position]), stretch.end)
-                made.append(attrs.evolve(stretch, start=at, end=until, kind="unexplained"))
+                parts.append(attrs.evolve(stretch, start=at, end=until, kind="unexplained"))
                 position += 1
             at = until
-        return made
+        return parts
 
     def _folds_over(self, stretch: Stretch) -> Iterator[tuple[int, int, int, float]]:
         """The folds of a process that overlap a stretch: place, start, end, own nanoseconds."""
-        starts, reached, rows = self._own_folds(stretch.process)
+        starts, last_ends, rows = self._own_folds(stretch.process)
         position = bisect_left(starts, stretch.end) - 1
-        while position >= 0 and reached[position] > stretch.start:
+        while position >= 0 and last_ends[position] > stretch.start:
             if rows[position][2] > stretch.start:
                 yield rows[position]
             position -= 1
 
     def _own_folds(
-        self, process: int
+        self, number: int
     ) -> tuple[list[int], list[int], list[tuple[int, int, int, float]]]:
         """The folds of a process by start: starts, the last end so far, and rows as above."""
-        if process not in self._folds:
-            here = self.run.processes[process]
-            folds = here.ledger.folds
+        if number not in self._folds:
+            process = self.run.processes[number]
+            folds = process.ledger.folds
             folds = np.sort(folds[folds["end"] > folds["start"]], order="start")
-            place = here.places[folds["place"]]
-            parent = np.array([self.run.places[each].parent for each in place], np.int64)
+            place = process.places[folds["place"]]
+            parent = np.array([self.run.places[child].parent for child in place], np.int64)
             own = folds["busy"].astype(float)
             for outer in np.unique(parent[parent >= 0]):
                 inner = np.flatnonzero(parent == outer)
@@ -814,14 +824,14 @@ class Graph:
                 low = np.searchsorted(folds["start"][inner], folds["start"][around])
                 high = np.searchsorted(folds["start"][inner], folds["end"][around])
                 own[around] -= sums[high] - sums[low]
-            start = folds["start"] + here.ledger.offset
-            end = folds["end"] + here.ledger.offset
+            start = folds["start"] + process.ledger.offset
+            end = folds["end"] + process.ledger.offset
             rows = zip(
                 place.tolist(), start.tolist(), end.tolist(), own.clip(0).tolist(), strict=True
             )
-            reached = np.maximum.accumulate(end) if len(end) else end
-            self._folds[process] = start.tolist(), reached.tolist(), list(rows)
-        return self._folds[process]
+            last_ends = np.maximum.accumulate(end) if len(end) else end
+            self._folds[number] = start.tolist(), last_ends.tolist(), list(rows)
+        return self._folds[number]
 
     def _is_below(self, place: int, above: int) -> bool:
         if above == OUTSIDE:
@@ -877,22 +887,22 @@ class Plan:
         self._sources: list[list[int]] = []
         self._parts: dict[int, dict[tuple[int, int], list[tuple[int, int]]]] = {}
         numbers: dict[Moment, int] = {}
-        entered: set[Moment] = set()
+        visits: set[Moment] = set()
         self.stretches: list[Stretch] = []
         stretches = self.stretches
         stack: list[tuple[Moment, Stretch | None]] = [(end, None) for end in ends]
         while stack:
             moment, stretch = stack.pop()
             if stretch is None:
-                if moment in entered:
+                if moment in visits:
                     continue
-                entered.add(moment)
+                visits.add(moment)
                 stretch = graph.before(moment)
                 stack.append((moment, stretch))
                 stack += [
                     (source, None)
                     for source in stretch.sources
-                    if source[2] > floor and source not in entered
+                    if source[2] > floor and source not in visits
                 ]
                 continue
             if stretch.start < floor:
@@ -921,20 +931,20 @@ class Plan:
         ]
 
     def _found_calls(self) -> dict[int, list[Call]]:
-        found: dict[int, list[Call]] = {}
+        by_process: dict[int, list[Call]] = {}
         for row, stretch in enumerate(self.stretches):
-            own = [each for each in stretch.sources if each[0] == stretch.process]
-            requests = [each for each in stretch.sources if each[0] != stretch.process]
+            own = [source for source in stretch.sources if source[0] == stretch.process]
+            requests = [source for source in stretch.sources if source[0] != stretch.process]
             if own and requests and requests[0][0] != _MEETING:
                 call = Call(row, stretch.place, own[0], tuple(requests))
-                found.setdefault(stretch.process, []).append(call)
-        for calls in found.values():
+                by_process.setdefault(stretch.process, []).append(call)
+        for calls in by_process.values():
             calls.sort(key=lambda call: self.stretches[call.row].end)
-        return found
+        return by_process
 
     def _server(self, calls: Sequence[Call], numbers: Mapping[Moment, int]) -> _Server:
         process = calls[0].before[0]
-        last = max((each for each in numbers if each[0] == process), key=_time)
+        last = max((moment for moment in numbers if moment[0] == process), key=_time)
         before = [numbers.get(call.before) for call in calls]
         ends = [row for row in before if row is not None]
         rows = [call.row for call in calls]
@@ -947,11 +957,11 @@ class Plan:
         for length, sources in zip(self._lengths, self._sources, strict=True):
             last.append(max(sources, key=times.__getitem__, default=-1))
             times.append(length + (times[last[-1]] if sources else 0))
-        found, row = set(), self._ends[0]
+        rows, row = set(), self._ends[0]
         while row >= 0:
-            found.add(row)
+            rows.add(row)
             row = last[row]
-        return found
+        return rows
 
     def duration(self, factors: Factors) -> float:
         """How long the steps would take; see `Graph.replay`."""
@@ -980,7 +990,9 @@ class Plan:
     @functools.cached_property
     def _free_of_order(self) -> tuple[list[int], list[list[int]]]:
         """How many sources each row has, and what comes after it, where servers have no order."""
-        before = {row: done for server in self._servers for row, done in server.calls.items()}
+        before = {
+            row: previous for server in self._servers for row, previous in server.calls.items()
+        }
         counts, after = [], [list[int]() for _ in self._sources]
         for row, sources in enumerate(self._sources):
             rest = [source for source in sources if source != before.get(row)]

@@ -17,7 +17,7 @@ from gpuprof._analysis.rhythm import find_steps
 from gpuprof._analysis.run import Place, Process, Run, Step, by_name, rows_of
 from gpuprof._analysis.waits import ANYBODY, NOTHING, Waits
 from gpuprof._artifacts import early_ends, records, runs
-from gpuprof._artifacts import ledger as ledgers
+from gpuprof._artifacts import ledger as ledger_files
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
 from gpuprof._config.schema import MOST_WAITS, too_many_waits
@@ -70,8 +70,8 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
     """
     directory = Path(directory)
     about = runs.about(directory)
-    found, problems = ledgers.ledgers(directory)
-    if not found:
+    ledgers, problems = ledger_files.ledgers(directory)
+    if not ledgers:
         raise ConfigError(
             [
                 *problems,
@@ -86,36 +86,36 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
     patterns = patterns if isinstance(patterns, dict) else {}
     if len(patterns) > MOST_WAITS:
         raise ConfigError([f"{directory}/run.json: config.waits: {too_many_waits(patterns)}"])
-    made = assemble(directory.name, found, patterns)
-    made.problems[:0] = problems
+    run = assemble(directory.name, ledgers, patterns)
+    run.problems[:0] = problems
     instruments = about.config.get("instruments") if about else None
     if isinstance(instruments, list):
-        made.instruments = frozenset(each for each in instruments if isinstance(each, str))
-    made.launched = bool(about and about.beginning and about.beginning["driver"] is None)
-    made.step_at = str(about.config.get("step_at") or "") if about else ""
-    known = about.ended_early if about else None
+        run.instruments = frozenset(name for name in instruments if isinstance(name, str))
+    run.launched = bool(about and about.beginning and about.beginning["driver"] is None)
+    run.step_at = str(about.config.get("step_at") or "") if about else ""
+    ends = about.ended_early if about else None
     over = about is not None and about.goes_on() is False
-    made.ended_early = _silent(made, over) if known is None else known
-    made.ended_by_job = about.ended_by_job if about else []
-    _cut_short(made)
-    captured, profiled = [], []
+    run.ended_early = _silent(run, over) if ends is None else ends
+    run.ended_by_job = about.ended_by_job if about else []
+    _cut_short(run)
+    windows, with_tool = [], []
     for record in runs.records(about) if about else records.read_nodes(str(directory)):
         for start in record.starts:
             if start.session and start.session["profiled"] and not start.session["unwrapped"]:
-                profiled.append((record.node, start.name, start.incarnation))
-            times = _window_times(made, record.node, start.name, start.incarnation)
+                with_tool.append((record.node, start.name, start.incarnation))
+            times = _window_times(run, record.node, start.name, start.incarnation)
             for window in start.windows:
                 if window["state"] == "refused":
                     continue
                 if window["start"] is None or window["stop"] is None:
-                    made.whole_life.append(start.name)
+                    run.whole_life.append(start.name)
                 else:
                     steps = range(window["start"], window["stop"])
-                    captured.append(Captured(steps, times.get(window["number"])))
-    made.profiled = made.of_starts(profiled)
-    mark(made, captured, warm_up)
-    made.recognised = recognise(made)
-    return made
+                    windows.append(Captured(steps, times.get(window["number"])))
+    run.profiled = run.of_starts(with_tool)
+    mark(run, windows, warm_up)
+    run.recognised = recognise(run)
+    return run
 
 
 def _silent(run: Run, over: bool) -> list[EarlyEnd]:
@@ -133,13 +133,13 @@ def _silent(run: Run, over: bool) -> list[EarlyEnd]:
     for process in run.processes:
         first = process.ledger.first + process.ledger.offset
         latest[process.name] = max(first, latest.get(process.name, first))
-    found: list[EarlyEnd] = []
+    ends: list[EarlyEnd] = []
     for process in run.processes:
         ledger = process.ledger
         silent = steps[-1].start - ledger.last - ledger.offset
         if process.role == "worker" and not ledger.ended and silent > patience:
             driver = ledger if run.driver is None else run.processes[run.driver].ledger
-            found.append(
+            ends.append(
                 {
                     "worker": process.name,
                     "node": process.node,
@@ -148,7 +148,7 @@ def _silent(run: Run, over: bool) -> list[EarlyEnd]:
                     "restarted": latest[process.name] > ledger.last + ledger.offset,
                 }
             )
-    return found
+    return ends
 
 
 def _cut_short(run: Run) -> None:
@@ -162,10 +162,12 @@ def _cut_short(run: Run) -> None:
     for number in run.killed:
         name, ledger = run.processes[number].name, run.processes[number].ledger
         if name not in starts:
-            starts[name] = np.sort(np.concatenate([rows_of(each)[1] for each in workers[name]]))
+            starts[name] = np.sort(
+                np.concatenate([rows_of(process)[1] for process in workers[name]])
+            )
         last = ledger.last + ledger.offset
-        again = starts[name][np.searchsorted(starts[name], last, "right") :]
-        times.append((last, int(again[0]) if len(again) else last + int(LAST_SECONDS * 1e9)))
+        restarts = starts[name][np.searchsorted(starts[name], last, "right") :]
+        times.append((last, int(restarts[0]) if len(restarts) else last + int(LAST_SECONDS * 1e9)))
     for position, cut in enumerate(_during(run.steps, times)):
         if cut:
             run.steps[position] = attrs.evolve(run.steps[position], complete=False)
@@ -177,7 +179,7 @@ def _window_times(run: Run, node: str, name: str, incarnation: str) -> dict[int,
     In nanoseconds of the run, with what its clock may be off on both sides; empty where that is not
     known.
     """
-    found: dict[int, tuple[int, int]] = {}
+    times: dict[int, tuple[int, int]] = {}
     for process in run.processes:
         ledger = process.ledger
         who = process.node, process.name, ledger.header["incarnation"]
@@ -188,14 +190,14 @@ def _window_times(run: Run, node: str, name: str, incarnation: str) -> dict[int,
             number, time = event.get("number"), event["time"]
             if event["event"] != "window" or not isinstance(number, int):
                 continue
-            begun = found.get(number, (time + ledger.offset - ledger.bound, 0))[0]
+            begin = times.get(number, (time + ledger.offset - ledger.bound, 0))[0]
             if event.get("state") not in ("closed", "failed"):  # the process may have died in it
                 time = last
-            found[number] = begun, time + ledger.offset + ledger.bound
-    return found
+            times[number] = begin, time + ledger.offset + ledger.bound
+    return times
 
 
-def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Run:
+def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> Run:
     """Put ledgers on one line of time, which `gpuprof._artifacts.ledger.align` has set.
 
     No step is marked; see `mark`.
@@ -204,17 +206,17 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
         name: the run's.
         patterns: which scopes wait, as in the configuration's key ``waits``.
     """
-    found, elsewhere = _of_same_workers(found)
+    ledgers, other_steps = _of_same_workers(ledgers)
     waits = Waits(patterns)
     places: list[Place] = []
-    known: dict[tuple[int, str], int] = {}
-    size = sum(each.size for each in found)
+    place_numbers: dict[tuple[int, str], int] = {}
+    size = sum(ledger.size for ledger in ledgers)
     characters = 0
 
     def place_of(parent: int, key: str, waits_for: str | None) -> int:
         nonlocal characters
-        if (parent, key) not in known:
-            known[parent, key] = len(places)
+        if (parent, key) not in place_numbers:
+            place_numbers[parent, key] = len(places)
             around = places[parent] if parent >= 0 else None
             characters += len(key) + (len(around.path) + 1 if around else 0)
             if characters > _MOST_PATHS + size:
@@ -228,7 +230,7 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
                     ]
                 )
             places.append(Place.inside(around, parent, key, waits.of(key)))
-        number = known[parent, key]
+        number = place_numbers[parent, key]
         if waits_for == NOTHING:
             places[number] = attrs.evolve(places[number], waits_for=waits.configured(key))
             return number
@@ -239,10 +241,10 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
         return number
 
     processes, problems = [], []
-    for number, each in enumerate(found):
-        header = each.header
+    for number, ledger in enumerate(ledgers):
+        header = ledger.header
         numbers = [-1]
-        for place in each.places[1:]:  # a parent stands before its children
+        for place in ledger.places[1:]:  # a parent stands before its children
             numbers.append(place_of(numbers[place.parent], place.key, place.waits_for))
         processes.append(
             Process(
@@ -252,96 +254,96 @@ def assemble(name: str, found: Sequence[Ledger], patterns: dict[str, Any]) -> Ru
                 header["rank"],
                 header["node"],
                 header["role"],
-                each,
+                ledger,
                 np.array(numbers, np.int64),
             )
         )
-        if each.damaged:
-            problems.append(f"{each.path}: its last {each.damaged} bytes cannot be read")
+        if ledger.damaged:
+            problems.append(f"{ledger.path}: its last {ledger.damaged} bytes cannot be read")
     drivers = [process for process in processes if process.role == "driver"]
     driver = next((p for p in drivers if len(p.ledger.edges)), None)
     if driver is not None and _has(driver, PACED_STEPS):
         workers = [p for p in processes if p.role == "worker" and len(p.ledger.edges)]
         driver = None if workers else driver
         drivers = drivers if driver else []
-    made = Run(name, processes, places, [], problems=problems)
+    run = Run(name, processes, places, [], problems=problems)
     if drivers and (driver is None or _of_library(driver)):
         # an optimizer may step many times in what the job calls a step
-        made.steps, made.round = find_steps(made, drivers[0])
-        driver = drivers[0] if made.steps else driver
+        run.steps, run.round = find_steps(run, drivers[0])
+        driver = drivers[0] if run.steps else driver
     if driver is not None:
-        made.driver = driver.number
-        made.steps = made.steps or [
+        run.driver = driver.number
+        run.steps = run.steps or [
             Step(*edges) for edges in _edges(driver.ledger, _steps_of(driver))
         ]
     else:
-        _own_steps(made)
-    made.elsewhere = elsewhere
-    if len(made.steps) * len(processes) > _MOST_CELLS + size // 3:
+        _own_steps(run)
+    run.elsewhere = other_steps
+    if len(run.steps) * len(processes) > _MOST_CELLS + size // 3:
         raise ConfigError(
             [
                 (
-                    f"{name}: too large: {len(made.steps):,} steps of {len(processes):,} "
+                    f"{name}: too large: {len(run.steps):,} steps of {len(processes):,} "
                     "processes, most of them without a call"
                 )
             ]
         )
-    return made
+    return run
 
 
-def _of_same_workers(found: Sequence[Ledger]) -> tuple[Sequence[Ledger], int]:
+def _of_same_workers(ledgers: Sequence[Ledger]) -> tuple[Sequence[Ledger], int]:
     """The ledgers of the ranks that mark most steps, and how many steps others mark.
 
     An elastic launcher ends all ranks, and starts others, of which one may have the name of another
     before. On Ray there is a driver, which lives on.
     """
-    if any(each.header["role"] == "driver" for each in found):
-        return found, 0
+    if any(ledger.header["role"] == "driver" for ledger in ledgers):
+        return ledgers, 0
     starts: list[list[Ledger]] = []
     until = -math.inf
-    for each in sorted((each for each in found if len(each.edges)), key=_first_step):
-        if _first_step(each) > until:
+    for ledger in sorted((ledger for ledger in ledgers if len(ledger.edges)), key=_first_step):
+        if _first_step(ledger) > until:
             starts.append([])
-        starts[-1].append(each)
-        until = max(until, _last(each))
+        starts[-1].append(ledger)
+        until = max(until, _last(ledger))
     by_workers: dict[frozenset[str], list[list[Ledger]]] = {}
     for start in _joined(starts):
         by_workers.setdefault(_names(start), []).append(start)
     if len(by_workers) < 2:
-        return found, 0
+        return ledgers, 0
     steps = {
-        workers: sum(max(len(each.steps()) for each in start) for start in of_them)
+        workers: sum(max(len(ledger.steps()) for ledger in start) for start in of_them)
         for workers, of_them in by_workers.items()
     }
     most = max(steps, key=steps.__getitem__)
     chosen = by_workers[most]
     times = [(min(map(_first_step, start)), max(map(_last, start))) for start in chosen]
-    ranks = {each.path for start in chosen for each in start}
-    kept = [
-        each
-        for each in found
-        if each.path in ranks
+    ranks = {ledger.path for start in chosen for ledger in start}
+    remaining = [
+        ledger
+        for ledger in ledgers
+        if ledger.path in ranks
         or (
-            not len(each.edges)
-            and any(each.first + each.offset <= b and _last(each) >= a for a, b in times)
+            not len(ledger.edges)
+            and any(ledger.first + ledger.offset <= b and _last(ledger) >= a for a, b in times)
         )
     ]
-    return kept, sum(steps.values()) - steps[most]
+    return remaining, sum(steps.values()) - steps[most]
 
 
 def _joined(starts: Iterable[list[Ledger]]) -> list[list[Ledger]]:
     """Starts of a job; ranks that come after others, and are none of them, are of the same one."""
-    joined: list[list[Ledger]] = []
+    full_starts: list[list[Ledger]] = []
     for start in starts:
-        if joined and _names(joined[-1]).isdisjoint(_names(start)):
-            joined[-1] = [*joined[-1], *start]
+        if full_starts and _names(full_starts[-1]).isdisjoint(_names(start)):
+            full_starts[-1] = [*full_starts[-1], *start]
         else:
-            joined.append(start)
-    return joined
+            full_starts.append(start)
+    return full_starts
 
 
-def _names(found: Iterable[Ledger]) -> frozenset[str]:
-    return frozenset(each.name for each in found)
+def _names(ledgers: Iterable[Ledger]) -> frozenset[str]:
+    return frozenset(ledger.name for ledger in ledgers)
 
 
 def _first_step(ledger: Ledger) -> int:
@@ -352,21 +354,23 @@ def _last(ledger: Ledger) -> int:
     return ledger.last + ledger.offset
 
 
-def found_rounds(name: str, found: Sequence[Ledger]) -> list[Step]:
+def found_rounds(name: str, ledgers: Sequence[Ledger]) -> list[Step]:
     """The rounds of a driver's calls, where they are the steps of a run; else empty.
 
     Args:
         name: the run's.
     """
-    drivers = [each for each in found if each.header["role"] == "driver"]
-    marked = next((each for each in drivers if len(each.edges)), None)
-    if not drivers or not (marked is None or _noted(marked, LIBRARY_STEPS)):
+    drivers = [driver for driver in ledgers if driver.header["role"] == "driver"]
+    with_steps = next((driver for driver in drivers if len(driver.edges)), None)
+    if not drivers or not (with_steps is None or _noted(with_steps, LIBRARY_STEPS)):
         return []
-    run = assemble(name, found, {})
+    run = assemble(name, ledgers, {})
     return run.steps if run.round else []
 
 
-def _edges(ledger: Ledger, steps: Sequence[ledgers.Step]) -> Iterator[tuple[int, int, int, bool]]:
+def _edges(
+    ledger: Ledger, steps: Sequence[ledger_files.Step]
+) -> Iterator[tuple[int, int, int, bool]]:
     """Number, start and end of steps of a process, and whether each has ended.
 
     One that did not end, ends where the next one begins, or the ledger ends.
@@ -392,7 +396,7 @@ def _noted(ledger: Ledger, kind: str) -> bool:
     return any(event["event"] == kind for event in ledger.events)
 
 
-def _steps_of(process: Process) -> list[ledgers.Step]:
+def _steps_of(process: Process) -> list[ledger_files.Step]:
     """The steps of a process, without a last one that only the end of the one before it began."""
     steps = process.ledger.steps()
     only_begun = (process.ledger.ended and process.role != "driver") or _has(process, STEP_AT)
@@ -406,22 +410,22 @@ def _own_steps(run: Run) -> None:
     first beginning on, there would be the time between the ranks' starts in it, if they never wait
     for each other.
     """
-    marked: dict[tuple[int, int], dict[int, tuple[int, int, bool]]] = {}
+    steps: dict[tuple[int, int], dict[int, tuple[int, int, bool]]] = {}
     occurrences: dict[str, dict[int, int]] = {}
-    for process in sorted(run.processes, key=lambda each: each.ledger.first + each.ledger.offset):
+    for process in sorted(run.processes, key=lambda p: p.ledger.first + p.ledger.offset):
         if _has(process, PACED_STEPS):
             continue
         # a rank that was started again goes on, or repeats steps
         times = occurrences.setdefault(process.name, {})
         for number, start, end, complete in _edges(process.ledger, _steps_of(process)):
             occurrence = times[number] = times.get(number, -1) + 1
-            marked.setdefault((number, occurrence), {})[process.number] = start, end, complete
-    ordered = sorted(marked.items(), key=lambda each: min(edge[0] for edge in each[1].values()))
-    ranks = {number for _, edges in ordered for number in edges}
+            steps.setdefault((number, occurrence), {})[process.number] = start, end, complete
+    in_order = sorted(steps.items(), key=lambda step: min(edge[0] for edge in step[1].values()))
+    ranks = {number for _, edges in in_order for number in edges}
     run.of_optimizer = any(_of_library(run.processes[rank]) for rank in ranks)
     for number in ranks:
-        run.edges[number] = np.zeros((2, len(ordered)), np.int64)
-    for position, ((number, _), edges) in enumerate(ordered):
+        run.edges[number] = np.zeros((2, len(in_order)), np.int64)
+    for position, ((number, _), edges) in enumerate(in_order):
         end = max(edge[1] for edge in edges.values())
         longest = max(edge[1] - edge[0] for edge in edges.values())
         complete = all(edge[2] for edge in edges.values())
@@ -430,31 +434,32 @@ def _own_steps(run: Run) -> None:
             run.edges[rank][:, position] = start, end
 
 
-def mark(run: Run, captured: Iterable[Captured], warm_up: int | None = None) -> Run:
+def mark(run: Run, windows: Iterable[Captured], warm_up: int | None = None) -> Run:
     """Mark captured steps, those that windows slow, and the warm-up. Returns the run.
 
     Args:
-        captured: the windows. Where no times are known, the first step of each number is captured,
-            and the step after it is slow as well: other ranks begin it while the window closes.
+        windows: of all workers. Where no times are known, the first step of each number is
+            captured, and the step after it is slow as well: other ranks begin it while the window
+            closes.
         warm_up: as for `read`.
     """
     times: dict[range, list[tuple[int, int]]] = {}
     unknown: set[range] = set()
-    for window in captured:
+    for window in windows:
         if window.times is None:
             unknown.add(window.steps)
         else:
             times.setdefault(window.steps, []).append(window.times)
-    slow = _during(run.steps, [each for of_steps in times.values() for each in of_steps])
+    slow = _during(run.steps, [pair for of_steps in times.values() for pair in of_steps])
     numbers = np.array([step.number for step in run.steps], np.int64)
 
     def numbered(steps: range) -> list[int]:
         """The positions of the steps of a window, which may ask for more than there are."""
-        there = (numbers >= steps.start) & (numbers < steps.stop)
-        positions: list[int] = np.flatnonzero(there).tolist()
+        mask = (numbers >= steps.start) & (numbers < steps.stop)
+        positions: list[int] = np.flatnonzero(mask).tolist()
         return positions
 
-    left = {run.steps[at].number for steps in unknown for at in numbered(steps)}
+    pending = {run.steps[at].number for steps in unknown for at in numbered(steps)}
     inside: set[int] = set()
     for steps, of_steps in times.items():
         positions = numbered(steps)
@@ -462,14 +467,14 @@ def mark(run: Run, captured: Iterable[Captured], warm_up: int | None = None) -> 
         inside.update(at for at, cut in zip(positions, during, strict=True) if cut)
     before = False
     for position, step in enumerate(run.steps):
-        here = step.number in left
-        left.discard(step.number)
+        is_captured = step.number in pending
+        pending.discard(step.number)
         run.steps[position] = attrs.evolve(
             step,
-            captured=here or position in inside,
-            disturbed=here or before or slow[position],
+            captured=is_captured or position in inside,
+            disturbed=is_captured or before or slow[position],
         )
-        before = here
+        before = is_captured
     lasting = [step.duration for step in run.steps if step.complete and not step.disturbed]
     first = found_warm_up(lasting) if warm_up is None else warm_up
     for position, step in enumerate(run.steps):
@@ -484,10 +489,10 @@ def mark(run: Run, captured: Iterable[Captured], warm_up: int | None = None) -> 
 def _during(steps: Sequence[Step], times: Sequence[tuple[int, int]]) -> list[bool]:
     """Which steps share time with any of these."""
     begins, ends = np.sort(np.array(times, np.int64).reshape(-1, 2), axis=0).T
-    begun = np.searchsorted(begins, [step.end for step in steps], "left")
-    over = np.searchsorted(ends, [step.start for step in steps], "right")
-    found: list[bool] = (begun > over).tolist()
-    return found
+    begin_counts = np.searchsorted(begins, [step.end for step in steps], "left")
+    end_counts = np.searchsorted(ends, [step.start for step in steps], "right")
+    overlaps: list[bool] = (begin_counts > end_counts).tolist()
+    return overlaps
 
 
 def found_warm_up(durations: Sequence[int]) -> int:
@@ -512,7 +517,7 @@ def found_warm_up(durations: Sequence[int]) -> int:
     median = float(np.median(later))
     spread = 1.4826 * float(np.median(np.abs(later - median)))
     limit = median + max(0.2 * median, 5 * spread)
-    found = 0
-    while found < int(len(durations) * _WARM_UP_SHARE) and durations[found] > limit:
-        found += 1
-    return found
+    count = 0
+    while count < int(len(durations) * _WARM_UP_SHARE) and durations[count] > limit:
+        count += 1
+    return count

@@ -157,17 +157,19 @@ def find(run: Run) -> list[Straggler]:
     if len(usual) < LEAST_STEPS:
         return []
     step = float(np.mean([run.steps[position].duration for position in usual]))
-    called = _Called(run)
+    call_times = _Called(run)
     suspicions = [
-        each for group in run.groups for each in _of_group(run, group, usual, step, called)
+        suspicion
+        for group in run.groups
+        for suspicion in _of_group(run, group, usual, step, call_times)
     ]
-    corrected = odds.holm([each.probability for each in suspicions])
-    named = [
+    probabilities = odds.holm([suspicion.probability for suspicion in suspicions])
+    candidates = [
         attrs.evolve(suspicion, probability=probability)
-        for suspicion, probability in zip(suspicions, corrected, strict=True)
+        for suspicion, probability in zip(suspicions, probabilities, strict=True)
         if probability < CERTAIN and min(suspicion.excess, suspicion.gain) >= LEAST_SHARE * step
     ]
-    return _settled(run, named, usual)
+    return _settled(run, candidates, usual)
 
 
 def members(run: Run, group: str) -> dict[str, list[Process]]:
@@ -199,14 +201,14 @@ def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats
 
 
 def _of_group(
-    run: Run, group: str, usual: Sequence[int], step: float, called: _Called
+    run: Run, group: str, usual: Sequence[int], step: float, call_times: _Called
 ) -> list[Straggler]:
     workers = members(run, group)
     names, ranks = list(workers), list(workers.values())
     if len(ranks) < 2:
         return []
     numbers = [tuple(process.number for process in rank) for rank in ranks]
-    found: list[Straggler | None] = []
+    suspicions: list[Straggler | None] = []
     total = shared_work(run, group)[usual]
     parts = roles.parts(run, list(chain.from_iterable(ranks)))
     for place in common_places(run, group):
@@ -214,33 +216,35 @@ def _of_group(
         doing = _doing(times)
         if len(doing) > 1 and float(times[:, doing].mean(axis=0).max()) >= LEAST_SHARE * step:
             some = [names[column] for column in doing], [numbers[column] for column in doing]
-            there = [ranks[column] for column in doing]
-            calls = roles.by_calls(run, place, there)
+            active_ranks = [ranks[column] for column in doing]
+            calls = roles.by_calls(run, place, active_ranks)
             suspicion = _by_role(times[:, doing], group, *some, place, [*parts, *calls])
             if suspicion is not None and suspicion.kind == "imbalance":
                 parts.append(frozenset(suspicion.processes))
-            if not _only_calls_more(run, suspicion, there, [place]):
-                found.append(suspicion)
-            found.append(_drifting(times[:, doing], group, *some, place))
+            if not _only_calls_more(run, suspicion, active_ranks, [place]):
+                suspicions.append(suspicion)
+            suspicions.append(_drifting(times[:, doing], group, *some, place))
     in_all = _by_role(total, group, names, numbers, ALL, parts)
     if not _only_calls_more(run, in_all, ranks, common_places(run, group)):
-        found.append(in_all)
-    delays = _delays(run, ranks, called)[usual]
-    found.append(_tested(delays, "late start", group, names, numbers, BEFORE))
+        suspicions.append(in_all)
+    delays = _delays(run, ranks, call_times)[usual]
+    suspicions.append(_tested(delays, "late start", group, names, numbers, BEFORE))
     nodes = sorted({rank[0].node for rank in ranks})
     if len(nodes) > 1 and len(nodes) < len(ranks):
-        there = [
+        by_node = [
             [position for position, rank in enumerate(ranks) if rank[0].node == node]
             for node in nodes
         ]
-        means = np.stack([total[:, positions].mean(axis=1) for positions in there], axis=1)
-        processes = [sum((numbers[position] for position in each), ()) for each in there]
-        tested = _tested(means, "node", group, nodes, processes, ALL)
-        if tested is not None and 2 * len(tested.processes) == sum(map(len, numbers)):
-            slow = dict.fromkeys(run.processes[number].name for number in tested.processes)
-            tested.kind, tested.names = "imbalance", tuple(slow)
-        found.append(tested)
-    return [each for each in found if each is not None]
+        means = np.stack([total[:, positions].mean(axis=1) for positions in by_node], axis=1)
+        processes = [
+            sum((numbers[position] for position in positions), ()) for positions in by_node
+        ]
+        of_nodes = _tested(means, "node", group, nodes, processes, ALL)
+        if of_nodes is not None and 2 * len(of_nodes.processes) == sum(map(len, numbers)):
+            slow = dict.fromkeys(run.processes[number].name for number in of_nodes.processes)
+            of_nodes.kind, of_nodes.names = "imbalance", tuple(slow)
+        suspicions.append(of_nodes)
+    return [straggler for straggler in suspicions if straggler is not None]
 
 
 def _only_calls_more(
@@ -286,26 +290,26 @@ def shared_work(run: Run, group: str) -> Floats:
 def _places_of(run: Run, group: str) -> list[int]:
     """The places in which the workers of a group have been."""
     numbers = [process.number for process in run.groups[group]]
-    found: list[int] = np.unique(run.sums["place"][np.isin(run.sums["process"], numbers)]).tolist()
-    return found
+    places: list[int] = np.unique(run.sums["place"][np.isin(run.sums["process"], numbers)]).tolist()
+    return places
 
 
 def common_places(run: Run, group: str) -> list[int]:
     """Those in which any of them may have been in most of the steps that count."""
     numbers = [process.number for process in run.groups[group]]
     counts = np.bincount(run.sums["place"][np.isin(run.sums["process"], numbers)])
-    found: list[int] = np.flatnonzero(2 * counts > len(run.usual)).tolist()
-    return found
+    places: list[int] = np.flatnonzero(2 * counts > len(run.usual)).tolist()
+    return places
 
 
-def _delays(run: Run, ranks: Sequence[Sequence[Process]], called: _Called) -> Floats:
+def _delays(run: Run, ranks: Sequence[Sequence[Process]], call_times: _Called) -> Floats:
     """Nanoseconds from a step's beginning to the first scope of each rank in it.
 
     Where ranks mark their own steps, it is their own: nobody calls them late. Where another worker
     calls a rank, it is from the call on: what the caller has done before is the caller's. Where a
     call takes the results of others, it is from their end on.
     """
-    made = np.zeros((len(run.steps), len(ranks)))
+    delays = np.zeros((len(run.steps), len(ranks)))
     for column, rank in enumerate(ranks):
         for process in rank:
             begins, ends = run.step_edges(process)
@@ -314,9 +318,9 @@ def _delays(run: Run, ranks: Sequence[Sequence[Process]], called: _Called) -> Fl
                 at = np.searchsorted(starts, begins)
                 first = starts[np.minimum(at, len(starts) - 1)]
                 inside = (at < len(starts)) & (first < ends)
-                since = np.maximum(begins, called.before(process, first))
-                made[:, column] += np.where(inside, first - since, 0)
-    return made
+                since = np.maximum(begins, call_times.before(process, first))
+                delays[:, column] += np.where(inside, first - since, 0)
+    return delays
 
 
 class _Called:
@@ -332,25 +336,35 @@ class _Called:
         calls = [(np.zeros(0, np.uint64), np.zeros(0, np.int64))]
         releases, needs = list(calls), [(np.zeros(0, np.uint64), np.zeros(0, np.uint64))]
         for process in run.processes:
-            links, sent, offset = process.ledger.links, process.ledger.sent, process.ledger.offset
+            links, requests, offset = (
+                process.ledger.links,
+                process.ledger.sent,
+                process.ledger.offset,
+            )
             if process.number == run.driver:
                 self._blind = not (links["role"] == WAITS).any()
             else:
                 waits = links[links["role"] == WAITS]
                 waits = waits[is_call[process.places[waits["place"]]]]
                 calls.append((waits["key"], waits["start"] + offset))
-                calls.append((sent["key"], sent["end"] + offset))
+                calls.append((requests["key"], requests["end"] + offset))
             ends = links[links["role"] == RELEASES]
             releases.append((ends["key"], ends["end"] + offset))
-            needs.append((sent["key"][sent["needs"] > 0], sent["needs"][sent["needs"] > 0]))
-        called, since = _firsts(*_joined(calls))
-        released, end = _firsts(*_joined(releases), last=True)
-        taking, needed = _joined(needs)
-        at = np.searchsorted(released, needed).clip(0, max(0, len(released) - 1))
-        known = released[at] == needed if len(released) else np.zeros(len(needed), bool)
+            needs.append(
+                (requests["key"][requests["needs"] > 0], requests["needs"][requests["needs"] > 0])
+            )
+        call_keys, since = _firsts(*_joined(calls))
+        release_keys, end = _firsts(*_joined(releases), last=True)
+        taking, argument_keys = _joined(needs)
+        at = np.searchsorted(release_keys, argument_keys).clip(0, max(0, len(release_keys) - 1))
+        matches = (
+            release_keys[at] == argument_keys
+            if len(release_keys)
+            else np.zeros(len(argument_keys), bool)
+        )
         self._keys, self._times = _firsts(
-            np.concatenate([called, taking[known]]),
-            np.concatenate([since, end[at[known]]]),
+            np.concatenate([call_keys, taking[matches]]),
+            np.concatenate([since, end[at[matches]]]),
             last=True,
         )
 
@@ -364,12 +378,12 @@ class _Called:
         links = np.sort(links[links["role"] == RELEASES], order="start")
         if not len(links) or not len(self._keys):
             return never
-        begun = links["start"] + process.ledger.offset
-        at = np.minimum(np.searchsorted(begun, starts), len(begun) - 1)
+        begins = links["start"] + process.ledger.offset
+        at = np.minimum(np.searchsorted(begins, starts), len(begins) - 1)
         keys = links["key"][at]
-        known = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        ours = (begun[at] == starts) & (self._keys[known] == keys)
-        return np.where(ours, self._times[known], never)
+        positions = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        ours = (begins[at] == starts) & (self._keys[positions] == keys)
+        return np.where(ours, self._times[positions], never)
 
 
 def _joined(
@@ -385,8 +399,8 @@ def _firsts(
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Each key once, in order, with its first time or its last."""
     order = np.argsort(-times if last else times, kind="stable")
-    found, at = np.unique(keys[order], return_index=True)
-    return found, times[order][at]
+    unique_keys, at = np.unique(keys[order], return_index=True)
+    return unique_keys, times[order][at]
 
 
 def _tested(
@@ -399,9 +413,9 @@ def _tested(
 ) -> Straggler | None:
     """The smallest set of columns that costs most of what any set does, as a hypothesis."""
     count = times.shape[1]
-    usually = np.median(times, axis=0) if kind == "late start" else times.mean(axis=0)
-    order = np.argsort(-usually, kind="stable")
-    falling = usually[order]
+    usual_times = np.median(times, axis=0) if kind == "late start" else times.mean(axis=0)
+    order = np.argsort(-usual_times, kind="stable")
+    falling = usual_times[order]
     sets = []
     for size in range(1, max(1, min(count // 2, _MOST_RANKS if kind == "rank" else 1)) + 1):
         # ranks that are called one after the other, or one by the other, all begin apart
@@ -422,7 +436,7 @@ def _tested(
         )  # fmt: skip
     if not sets:
         return None
-    gains = [each.gain for each in sets]
+    gains = [candidate.gain for candidate in sets]
     chosen = sets[next(at for at, gain in enumerate(gains) if gain >= _NEARLY_ALL * max(gains))]
     size = len(chosen.names)
     # what resembles the step before is who wins, not by how much: all ranks may get slower
@@ -441,22 +455,22 @@ def _by_role(
     parts: Sequence[frozenset[int]],
 ) -> Straggler | None:
     """The ranks that are slow; or those that have more to do, or are slow, if none can tell."""
-    tested = _tested(times, "rank", group, names, processes, place)
+    suspicion = _tested(times, "rank", group, names, processes, place)
     count = times.shape[1]
     order = np.argsort(-times.mean(axis=0), kind="stable")
     falling = times.mean(axis=0)[order]
-    known = set(chain.from_iterable(processes))
+    all_numbers = set(chain.from_iterable(processes))
     halves = {count // 2, count - count // 2}
     if count < (_LEAST_ODD if count % 2 else _LEAST_RANKS):
         halves = set()
-    of_parts = {each & known for each in parts}
+    of_parts = {part & all_numbers for part in parts}
     for size in sorted({*halves, *map(len, of_parts)} - {0, count}):
         columns, rest = order[:size], order[size:]
         numbers = tuple(number for column in columns for number in processes[column])
         sharp = falling[0] - falling[size - 1] < falling[size - 1] - falling[size]
         if not sharp or (size not in halves and frozenset(numbers) not in of_parts):
             continue
-        if tested is not None and not set(tested.processes) <= set(numbers):
+        if suspicion is not None and not set(suspicion.processes) <= set(numbers):
             continue
         own, others = np.median(times[:, columns], axis=1), np.median(times[:, rest], axis=1)
         slower = int((own > others).sum())
@@ -466,7 +480,7 @@ def _by_role(
             "imbalance", group, tuple(names[column] for column in columns), numbers, place, slower,
             len(times), min(1.0, chance), own, others, others,
         )  # fmt: skip
-    return tested
+    return suspicion
 
 
 def _drifting(
@@ -485,8 +499,8 @@ def _drifting(
     ratio = own / np.maximum(others, 1)
     ranks = np.argsort(np.argsort(ratio, kind="stable"), kind="stable")
     rising = float(np.corrcoef(ranks, np.arange(steps))[0, 1])
-    grown = float(np.median(ratio[-quarter:])) >= _DRIFT * float(np.median(ratio[:quarter]))
-    if not grown or rising < _RISING:
+    is_larger = float(np.median(ratio[-quarter:])) >= _DRIFT * float(np.median(ratio[:quarter]))
+    if not is_larger or rising < _RISING:
         return None
     chance = len(names) * math.erfc(rising * math.sqrt((steps - 1) / 2)) / 2
     most = rest.max(axis=1)
@@ -496,75 +510,87 @@ def _drifting(
     )  # fmt: skip
 
 
-def _settled(run: Run, named: Sequence[Straggler], usual: Sequence[int]) -> list[Straggler]:
+def _settled(run: Run, candidates: Sequence[Straggler], usual: Sequence[int]) -> list[Straggler]:
     """One straggler for each rank, set or node: the place where it loses most stands for others."""
-    parts = [set(each.processes) for each in named if each.kind == "imbalance"]
+    parts = [set(candidate.processes) for candidate in candidates if candidate.kind == "imbalance"]
     by_nodes = [
-        each
-        for each in named
-        if each.kind == "node" and not any(part.issuperset(each.processes) for part in parts)
+        candidate
+        for candidate in candidates
+        if candidate.kind == "node"
+        and not any(part.issuperset(candidate.processes) for part in parts)
     ]
-    reported = _reported([each for each in named if each.kind != "node"])
-    slow_nodes = _slow_nodes(run, usual, [name for each in named for name in each.names])
-    settled: dict[tuple[str, tuple[str, ...]], Straggler] = {}
-    for suspicion in reported:
+    suspicions = _reported([candidate for candidate in candidates if candidate.kind != "node"])
+    slow_nodes = _slow_nodes(
+        run, usual, [name for candidate in candidates for name in candidate.names]
+    )
+    results: dict[tuple[str, tuple[str, ...]], Straggler] = {}
+    for suspicion in suspicions:
         straggler = _located(run, suspicion, usual)
         nodes = {run.processes[number].node for number in suspicion.processes}
         node = nodes.pop()
         if not nodes and node in slow_nodes and _tells(run, suspicion, slow_nodes[node]):
-            known = settled.get(("node", (node,)))
-            if known is None or known.excess < straggler.excess:
-                settled["node", (node,)] = attrs.evolve(
+            previous = results.get(("node", (node,)))
+            if previous is None or previous.excess < straggler.excess:
+                results["node", (node,)] = attrs.evolve(
                     straggler, kind="node", names=(node,), processes=slow_nodes[node]
                 )
             continue
         alone = len({p.node for p in run.processes}) > 1 and not _has_company(run, suspicion)
-        settled[suspicion.kind, suspicion.names] = attrs.evolve(straggler, alone=alone)
+        results[suspicion.kind, suspicion.names] = attrs.evolve(straggler, alone=alone)
     for suspicion in by_nodes:
         (node,) = suspicion.names
-        if node in slow_nodes and ("node", (node,)) not in settled:
-            located = _located(run, suspicion, usual)
-            settled["node", (node,)] = attrs.evolve(located, processes=slow_nodes[node])
-    return sorted(settled.values(), key=lambda each: -each.excess)
+        if node in slow_nodes and ("node", (node,)) not in results:
+            straggler = _located(run, suspicion, usual)
+            results["node", (node,)] = attrs.evolve(straggler, processes=slow_nodes[node])
+    return sorted(results.values(), key=lambda result: -result.excess)
 
 
-def _tells(run: Run, suspicion: Straggler, there: Sequence[int]) -> bool:
+def _tells(run: Run, suspicion: Straggler, numbers: Sequence[int]) -> bool:
     """Whether it is the node, as workers with another part are slow there, too."""
-    return suspicion.kind != "imbalance" or len({run.processes[each].group for each in there}) > 1
+    return (
+        suspicion.kind != "imbalance"
+        or len({run.processes[number].group for number in numbers}) > 1
+    )
 
 
-def _reported(named: Iterable[Straggler]) -> list[Straggler]:
+def _reported(candidates: Iterable[Straggler]) -> list[Straggler]:
     """The suspicions that are reported of each worker.
 
     It may be slow and late: that costs more and has another remedy. A smaller delay may well come
     from its being slow before.
     """
-    waiting = sorted(named, key=lambda each: -each.gain)
-    late = [each for each in waiting if each.kind == "late start"]
-    slow = [each for each in waiting if each.kind != "late start"]
-    found: list[Straggler] = []
+    waiting = sorted(candidates, key=lambda candidate: -candidate.gain)
+    late = [candidate for candidate in waiting if candidate.kind == "late start"]
+    slow = [candidate for candidate in waiting if candidate.kind != "late start"]
+    suspicions: list[Straggler] = []
     while slow:
         names = set(slow[0].names)
-        alike = [each for each in slow if names.intersection(each.names)]
-        slow = [each for each in slow if not names.intersection(each.names)]
-        found.append(_best(alike))
-    for each in late:
-        same = [other.excess for other in found if set(each.names).intersection(other.names)]
-        if each.excess > max(same, default=0.0):
-            found.append(each)
-    return found
+        of_worker = [candidate for candidate in slow if names.intersection(candidate.names)]
+        slow = [candidate for candidate in slow if not names.intersection(candidate.names)]
+        suspicions.append(_best(of_worker))
+    for suspicion in late:
+        same = [
+            other.excess for other in suspicions if set(suspicion.names).intersection(other.names)
+        ]
+        if suspicion.excess > max(same, default=0.0):
+            suspicions.append(suspicion)
+    return suspicions
 
 
-def _best(alike: Sequence[Straggler]) -> Straggler:
+def _best(candidates: Sequence[Straggler]) -> Straggler:
     """Which of the suspicions of a worker, in order of gain, says most."""
-    whole = max(each.excess for each in alike)
-    for each in alike:
+    whole = max(candidate.excess for candidate in candidates)
+    for candidate in candidates:
         # if it gets slower, that says more than that it is slow
-        if each.kind == "drift" and each.excess >= 0.5 * whole:
-            return each
+        if candidate.kind == "drift" and candidate.excess >= 0.5 * whole:
+            return candidate
     # one scope says more than all scopes together
-    scopes = [each for each in alike if each.place != ALL and each.gain >= 0.5 * alike[0].gain]
-    return (scopes or alike)[0]
+    scopes = [
+        candidate
+        for candidate in candidates
+        if candidate.place != ALL and candidate.gain >= 0.5 * candidates[0].gain
+    ]
+    return (scopes or candidates)[0]
 
 
 def _located(run: Run, suspicion: Straggler, usual: Sequence[int]) -> Straggler:
@@ -590,12 +616,12 @@ def _worst_place(run: Run, suspicion: Straggler, usual: Sequence[int]) -> int:
     if not excess:
         return ALL
     worst = max(excess, key=excess.__getitem__)
-    return worst if excess[worst] >= 0.5 * sum(max(0.0, each) for each in excess.values()) else ALL
+    return worst if excess[worst] >= 0.5 * sum(max(0.0, loss) for loss in excess.values()) else ALL
 
 
 def _work_ratios(run: Run, node: str, usual: Sequence[int]) -> dict[tuple[str, str], float]:
     """Work of each worker on a node to the median of its group's workers on other nodes."""
-    found = {}
+    ratios = {}
     for group in run.groups:
         workers = members(run, group)
         peers = [rank for rank in workers.values() if rank[0].node != node]
@@ -603,31 +629,33 @@ def _work_ratios(run: Run, node: str, usual: Sequence[int]) -> dict[tuple[str, s
         if not peers or not mine:
             continue
         mean = dict(zip(workers, shared_work(run, group)[usual].mean(axis=0), strict=True))
-        usually = float(np.median([mean[name] for name in workers if name not in mine]))
+        median = float(np.median([mean[name] for name in workers if name not in mine]))
         for name in mine:
-            if usually > 0:
-                found[group, name] = float(mean[name]) / usually
-    return found
+            if median > 0:
+                ratios[group, name] = float(mean[name]) / median
+    return ratios
 
 
-def _slow_nodes(run: Run, usual: Sequence[int], named: Sequence[str]) -> dict[str, tuple[int, ...]]:
+def _slow_nodes(
+    run: Run, usual: Sequence[int], suspects: Sequence[str]
+) -> dict[str, tuple[int, ...]]:
     """The nodes on which every worker is slower than its peers elsewhere, with their processes."""
     nodes = {process.node for process in run.processes}
     if len(nodes) < 2:
         return {}
-    names = set(named)
-    found = {}
+    names = set(suspects)
+    slow = {}
     for node in sorted(nodes):
-        there = [p for members_ in run.groups.values() for p in members_ if p.node == node]
-        if not names & {node, *(process.name for process in there)}:
+        processes = [p for members_ in run.groups.values() for p in members_ if p.node == node]
+        if not names & {node, *(process.name for process in processes)}:
             continue
         ratios = _work_ratios(run, node, usual)
         most = max(ratios.values(), default=1.0) - 1
         if len(ratios) > 1 and most > 0 and min(ratios.values()) - 1 >= _ALIKE * most:
-            found[node] = tuple(
-                process.number for process in there if (process.group, process.name) in ratios
+            slow[node] = tuple(
+                process.number for process in processes if (process.group, process.name) in ratios
             )
-    return found
+    return slow
 
 
 def _has_company(run: Run, suspicion: Straggler) -> bool:
@@ -664,5 +692,5 @@ def imbalanced(run: Run, group: str, place: int) -> bool:
     hit = len(np.unique(longest // count))
     by_chance = steps * (1 - (1 - 1 / count) ** count)
     spread = math.sqrt(steps * (math.e - 2)) / math.e
-    again = odds.tail(float((slowest[1:] == slowest[:-1]).sum()), steps - 1, 1 / count)
-    return hit >= by_chance + _SURE * spread and again > _AGAIN
+    chance = odds.tail(float((slowest[1:] == slowest[:-1]).sum()), steps - 1, 1 / count)
+    return hit >= by_chance + _SURE * spread and chance > _AGAIN
