@@ -49,9 +49,9 @@ class annotate:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            _range_slot.leave(opened, kind, error, trace)
+        open_range, self._opened = self._opened, None
+        if open_range is not None:
+            _range_slot.leave(open_range, kind, error, trace)
 
     def __call__(self, function: Function) -> Function:
         name = self._name

@@ -41,7 +41,7 @@ def at_exit(leave: Callable[[], None]) -> None:
     import threading
 
     process = os.getpid()
-    ended = False
+    has_left = False
     leaving = False
     waiting = False
 
@@ -66,9 +66,9 @@ def at_exit(leave: Callable[[], None]) -> None:
             pass_on(signal.SIGTERM, None)
 
     def end() -> None:
-        nonlocal ended
-        if not ended:
-            ended = True
+        nonlocal has_left
+        if not has_left:
+            has_left = True
             leave_it()
 
     def pass_on(number: int, frame: FrameType | None) -> None:

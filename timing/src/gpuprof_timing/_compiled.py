@@ -45,9 +45,9 @@ def slots_in_c(cls: Class) -> Class:
     fields = vars(base)
     slots = tuple(name for name in cls.__slots__ if name not in fields)
     names = {name: value for name, value in vars(cls).items() if name not in cls.__slots__}
-    made: Any = type(cls.__name__, (base,), {**names, "__slots__": slots})
-    hot.complete(made)
-    return made  # type: ignore[no-any-return]
+    subclass: Any = type(cls.__name__, (base,), {**names, "__slots__": slots})
+    hot.complete(subclass)
+    return subclass  # type: ignore[no-any-return]
 
 
 def methods_in_c(cls: Class) -> Class:
@@ -57,20 +57,20 @@ def methods_in_c(cls: Class) -> Class:
     """
     if hot is None:
         return cls
-    made: Class = getattr(hot, cls.__name__)
+    c_type: Class = getattr(hot, cls.__name__)
     for name, value in vars(cls).items():
-        if name not in vars(made) and name != "__slots__":
-            setattr(made, name, value)
-    _in_python[made] = cls
+        if name not in vars(c_type) and name != "__slots__":
+            setattr(c_type, name, value)
+    _in_python[c_type] = cls
     hot.specify(cls.__enter__, cls.__exit__)
-    made.__module__, made.__doc__ = cls.__module__, cls.__doc__
-    return made
+    c_type.__module__, c_type.__doc__ = cls.__module__, cls.__doc__
+    return c_type
 
 
 def in_python(cls: Class) -> Class:
     """The class that `methods_in_c` decorated."""
-    found: Class = _in_python.get(cls, cls)
-    return found
+    python_class: Class = _in_python.get(cls, cls)
+    return python_class
 
 
 _in_python: dict[Any, Any] = {}

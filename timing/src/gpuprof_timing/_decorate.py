@@ -58,10 +58,10 @@ def decorate(function: Function, make: Make, switch: Switch = _Always()) -> Func
             "above"
         )
 
-    called: Any = function
-    while isinstance(called, partial):
-        called = called.func
-    either = (called, type(called).__call__)
+    target: Any = function
+    while isinstance(target, partial):
+        target = target.func
+    either = (target, type(target).__call__)
 
     # Keep the function's kind for `inspect`: Ray calls a function that returns a
     # coroutine in the wrong way.

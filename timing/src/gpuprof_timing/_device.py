@@ -105,12 +105,12 @@ class DeviceTimes:
             return False
         if wait:
             provider.wait(pair)
-        elapsed = provider.elapsed(pair)
-        if elapsed is None:
+        duration = provider.elapsed(pair)
+        if duration is None:
             self._pending.appendleft((node, pair))
             return False
         node.device_count += 1
-        node.device_total += elapsed
+        node.device_total += duration
         return True
 
     def _give_up(self, error: Exception) -> None:

@@ -96,12 +96,12 @@ class EventLog:
             {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": name}}
         ]
         spans = []
-        kept = list(self._ring)
+        rows = list(self._ring)
         # the inner one was added first; of two that coincide readers take the first for the outer
         # one
-        kept.reverse()
-        kept.sort(key=lambda event: (event[1], -event[2]))
-        for key, start, end, track in kept:
+        rows.reverse()
+        rows.sort(key=lambda event: (event[1], -event[2]))
+        for key, start, end, track in rows:
             # Whole microseconds: floating point has no room for a fraction of so many, and a span
             # whose end is rounded past the end of the one around it is dropped by Perfetto.
             begin, stop = (start + wall) // 1000, (end + wall) // 1000

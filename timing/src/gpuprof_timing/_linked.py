@@ -159,9 +159,9 @@ def follow(
     """
 
     def followed(*args: Any, **keywords: Any) -> Any:
-        started = clock()
+        start = clock()
         result = function(*args, **keywords)
-        then(started, result, args, keywords)
+        then(start, result, args, keywords)
         return result
 
     return followed

@@ -73,8 +73,8 @@ def _add(mine: Node, other: Node, name: str) -> None:
     mine.window = None
     mine.pooled_total += total
     mine.pooled_count += count
-    elapsed = other.total + other.elapsed_open
-    spread = other.spread or Spread(1, elapsed, name, elapsed, name)
+    duration = other.total + other.elapsed_open
+    spread = other.spread or Spread(1, duration, name, duration, name)
     mine.spread = spread if mine.spread is None else mine.spread.merged(spread)
 
 

@@ -88,8 +88,8 @@ class Parts:
         return part, whole
 
     def _sum(self, apart: bool, part: Timing, ended: bool) -> Timing:
-        known = self._sums.get(apart)
-        total = self._empty() if known is None else Timing.from_dict(known.to_dict())
+        earlier = self._sums.get(apart)
+        total = self._empty() if earlier is None else Timing.from_dict(earlier.to_dict())
         _append(total._recording.root, part._recording.root, ended)
         total._began += part._began
         return total
@@ -102,8 +102,8 @@ class Parts:
 
 def _refine(part: Node, live: Node) -> None:
     """Add to a difference what only the living tree knows: extremes, and which scopes are new."""
-    for node, here in common_pairs(part, live):  # a place may just have been reset
-        node.minimum, node.maximum = here.minimum, here.maximum
+    for node, place in common_pairs(part, live):  # a place may just have been reset
+        node.minimum, node.maximum = place.minimum, place.maximum
         if not node.count:
             node.last = node.ended = 0
         if node.window is not None:

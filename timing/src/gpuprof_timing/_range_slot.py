@@ -51,25 +51,25 @@ def enter(name: str, crosses_tasks: bool) -> AbstractContextManager[object] | No
     if opener is None:
         return None
     try:
-        opened = opener(name, crosses_tasks)
-        opened.__enter__()
+        context = opener(name, crosses_tasks)
+        context.__enter__()
     except BaseException as error:
         if belongs_to_job(error):
             raise
         _fault(error)
         return None
-    return opened
+    return context
 
 
 def leave(
-    opened: AbstractContextManager[object],
+    context: AbstractContextManager[object],
     kind: type[BaseException] | None,
     error: BaseException | None,
     trace: TracebackType | None,
 ) -> None:
     """Close a range, even if the slot has been emptied since."""
     try:
-        opened.__exit__(kind, error, trace)
+        context.__exit__(kind, error, trace)
     except BaseException as fault:
         if belongs_to_job(fault):
             raise

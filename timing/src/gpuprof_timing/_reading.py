@@ -49,15 +49,15 @@ class Reading(Mapping[str, float]):
         # taken first: a place that is added during the walk may be missed
         shape = self._recording.shape
         if self._found[0] is not shape:
-            found: dict[str, list[Node]] = {}
+            index: dict[str, list[Node]] = {}
             pending = deque([self._recording.root])
             while pending:
                 for node in pending.popleft().descend():
-                    places = found.setdefault(node.key, [])
+                    places = index.setdefault(node.key, [])
                     if not node.lies_below_its_key:
                         places.append(node)
                     pending.append(node)
-            self._found = shape, found
+            self._found = shape, index
         return self._found[1]
 
     def __getitem__(self, key: str) -> float:
@@ -178,12 +178,12 @@ class Reading(Mapping[str, float]):
         ['time/a', 'time/a/b', 'time/a/b/c%2Fd']
         """
         now = self._recording.clock()
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         path: list[str] = []
         for node in walk(self._recording.root):
             path[node.depth - 1 :] = [node.key.replace("%", "%25").replace("/", "%2F")]
-            found[prefix + "/".join(path)] = node.shown(now)
-        return found
+            values[prefix + "/".join(path)] = node.shown(now)
+        return values
 
     def to_dict(self, device: DeviceReading = "wait") -> dict[str, Any]:
         """The whole tree in types that JSON has. Durations are nanoseconds.

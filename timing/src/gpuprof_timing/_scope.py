@@ -130,8 +130,8 @@ class Scope:
             node = recording.find_node(above, self)
         try:
             self.node = node
-            here = cursor.owner._is_owned()  # type: ignore[attr-defined]
-            if here and ("asyncio" not in modules or _cursor.running_loop() is None):
+            is_owner = cursor.owner._is_owned()  # type: ignore[attr-defined]
+            if is_owner and ("asyncio" not in modules or _cursor.running_loop() is None):
                 cursor.scope = self
                 self.track = cursor.track
             elif cursor.owner is not _cursor.ANYBODY:
@@ -184,10 +184,10 @@ class Scope:
             return  # not entered, or left already
         self.node = None
         node.count += 1
-        started = self.started
+        start = self.started
         room: int | None = None
-        if started is not None:
-            duration = now - started
+        if start is not None:
+            duration = now - start
             node.total += duration
             node.last = duration
             node.squares += duration * duration
@@ -206,10 +206,10 @@ class Scope:
                     node.room = room - 1
                 elif room is not None:
                     if not node.folded:
-                        node.since = started
+                        node.since = start
                         room = -1  # the first one
-                    elif started < node.since:
-                        node.since = started
+                    elif start < node.since:
+                        node.since = start
                     node.folded += 1
                     node.busy += duration
                     node.until = now
@@ -217,7 +217,7 @@ class Scope:
             if node.window is not None:
                 node.window.append(duration)
             if recording.events is not None:
-                recording.events.add(self.key, started, now)
+                recording.events.add(self.key, start, now)
         if self.parent.node is None:
             self._skip_closed_parents()
         if self._range is not None:
@@ -228,7 +228,7 @@ class Scope:
                 # bound first: from here to the end of the call no other thread runs
                 track = self.track or get_ident()
                 add = _recorder.add
-                add((node, started, now, track))
+                add((node, start, now, track))
                 if _recorder.crowd and node.depth == 1:
                     _recorder.end_top_level()
             else:

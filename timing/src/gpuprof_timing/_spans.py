@@ -184,7 +184,7 @@ def roots(clock: Callable[[], int]) -> list[Node]:
 
 def living() -> list[Any]:
     """All recordings, while other threads may make more."""
-    return [each for ref in recordings.valuerefs() if (each := ref()) is not None]
+    return [recording for ref in recordings.valuerefs() if (recording := ref()) is not None]
 
 
 def task_track() -> int | tuple[int, int]:
@@ -196,9 +196,9 @@ def task_track() -> int | tuple[int, int]:
     return get_ident() if task is None else (get_ident(), id(task))
 
 
-def room_of(recorded: Callable[[], int], node: Node) -> int | None:
-    """The room of a node of a tree with the clock `recorded`."""
-    if recorded is not clock or node.depth >= depth:
+def room_of(tree_clock: Callable[[], int], node: Node) -> int | None:
+    """The room of a node of a tree with the clock `tree_clock`."""
+    if tree_clock is not clock or node.depth >= depth:
         return None
     room = LINKED_ROOM if node.linked else ROOM
     return max(room, top_room) if node.depth == 1 else room
@@ -259,10 +259,10 @@ class _Rows(list["Any"]):
         elif recorder.interval is not None:
             recorder.interval = object()
 
-    def note_sent(self, started: int, key: bytes, needs: tuple[bytes, ...]) -> None:
+    def note_sent(self, start: int, key: bytes, needs: tuple[bytes, ...]) -> None:
         """See `SpanLog.note_sent`."""
         if self.takes_sent:
-            self.sent.append((task_track(), started, self.clock(), key, needs))
+            self.sent.append((task_track(), start, self.clock(), key, needs))
 
     def take(self) -> _Rows:
         """What there is. Threads go on appending: what comes meanwhile is taken the next time."""
@@ -299,8 +299,8 @@ class _Rows(list["Any"]):
         try:
             if on.count(on[0]) == len(on):  # on one track, as most are
                 number = tracks[on[0]]
-                known = {node: places[node] + number for node in set(nodes)}
-                codes = list(map(known.__getitem__, nodes))
+                codes_of_nodes = {node: places[node] + number for node in set(nodes)}
+                codes = list(map(codes_of_nodes.__getitem__, nodes))
             else:
                 codes = list(map(add, map(places.__getitem__, nodes), map(tracks.__getitem__, on)))
         except KeyError:
@@ -427,11 +427,11 @@ class SpanLog:
             count = len(self._buffer.marks)
             marks = self._buffer.marks[:count]
             del self._buffer.marks[:count]
-            lost, self._buffer.lost = self._buffer.lost, 0
+            losses, self._buffer.lost = self._buffer.lost, 0
             count = len(self._buffer.sent)
-            sent = self._buffer.sent[:count]
+            sent_calls = self._buffer.sent[:count]
             del self._buffer.sent[:count]
-        return Taken(rows, folds, marks, lost, sent)
+        return Taken(rows, folds, marks, losses, sent_calls)
 
     def _spare_or_next(self) -> None:
         """The rest of `mark`, in all but the most frequent case."""

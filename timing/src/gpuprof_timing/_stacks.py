@@ -26,9 +26,9 @@ CAN_SAMPLE: bool = (
 
 
 def _stacks(
-    known: Mapping[int, object], most: int
+    old_stacks: Mapping[int, object], most: int
 ) -> list[tuple[int, int, Sequence[Frame] | None]]:
-    found: list[tuple[int, int, Sequence[Frame] | None]] = []
+    rows: list[tuple[int, int, Sequence[Frame] | None]] = []
     for thread, innermost in sys._current_frames().items():
         frames: list[FrameType] = []
         key: list[int] = []
@@ -38,11 +38,11 @@ def _stacks(
             key += (id(frame.f_code), frame.f_lasti)
             frame = frame.f_back
         number = hash(tuple(key))
-        named = None
-        if number not in known:
-            named = [(each.f_code, each.f_globals, each.f_lasti) for each in frames]
-        found.append((thread, number, named))
-    return found
+        places = None
+        if number not in old_stacks:
+            places = [(entry.f_code, entry.f_globals, entry.f_lasti) for entry in frames]
+        rows.append((thread, number, places))
+    return rows
 
 
 stacks: Callable[[Mapping[int, object], int], list[tuple[int, int, Sequence[Frame] | None]]] = (
@@ -60,7 +60,7 @@ def open_nodes(clock: Callable[[], int]) -> dict[int, Node]:
 
     Of the trees that have this clock. Scopes of asyncio's tasks are in no thread's.
     """
-    found: dict[int, tuple[int, Node]] = {}
+    latest: dict[int, tuple[int, Node]] = {}
     for recording in living():
         if recording.clock is not clock:
             continue
@@ -75,18 +75,18 @@ def open_nodes(clock: Callable[[], int]) -> dict[int, Node]:
             node = scope.node
             if node is None or node.parent is None:  # it has just ended; or none is open
                 continue
-            started = scope.started or 0
-            if thread not in found or found[thread][0] < started:
-                found[thread] = started, node
-    return {thread: node for thread, (_, node) in found.items()}
+            start = scope.started or 0
+            if thread not in latest or latest[thread][0] < start:
+                latest[thread] = start, node
+    return {thread: node for thread, (_, node) in latest.items()}
 
 
 def task_tracks() -> dict[int, tuple[int, int]]:
     """The tracks of asyncio's tasks that run now, by their threads' ids."""
     tasks = getattr(sys.modules.get("asyncio.tasks"), "_current_tasks", {})
-    found = {}
+    tracks = {}
     for loop, task in list(tasks.items()):
         thread = getattr(loop, "_thread_id", None)
         if thread is not None:
-            found[thread] = thread, id(task)
-    return found
+            tracks[thread] = thread, id(task)
+    return tracks

@@ -202,9 +202,9 @@ class Timing(Reading):
     def snapshot(self) -> Timing:
         """A copy of the tree, for `delta`."""
         epoch = self._recording.epoch
-        taken = Timing.from_dict(self.to_dict())
-        taken._epoch = epoch
-        return taken
+        copy = Timing.from_dict(self.to_dict())
+        copy._epoch = epoch
+        return copy
 
     def delta(self, since: Timing) -> Timing:
         """The tree's growth since a `snapshot`.
@@ -250,15 +250,15 @@ class Timing(Reading):
         """
         from gpuprof_timing._merge import merge_into
 
-        merged = Timing(name, clock=_stand_still, enabled=True)
-        merged._wall = 0
+        total = Timing(name, clock=_stand_still, enabled=True)
+        total._wall = 0
         for tree in trees:
             _check("trees", tree)
             record = tree if tree._recording.clock is _stand_still else tree.snapshot()
-            merge_into(merged._recording.root, record._recording.root, record.name)
+            merge_into(total._recording.root, record._recording.root, record.name)
             # they stand still at 0: the run of all is the sum, of which shares are then shares
-            merged._began += record._began
-        return merged
+            total._began += record._began
+        return total
 
     # The end of the process
 

@@ -17,10 +17,10 @@ def _look_for_torch() -> bool:
     if "torch" in sys.modules:
         # missing while torch itself is being imported
         compiler = getattr(sys.modules["torch"], "compiler", None)
-        found = getattr(compiler, "is_dynamo_compiling", None)
-        if found is not None:
-            is_compiling = found
-            return bool(found())
+        function = getattr(compiler, "is_dynamo_compiling", None)
+        if function is not None:
+            is_compiling = function
+            return bool(function())
     return False
 
 
