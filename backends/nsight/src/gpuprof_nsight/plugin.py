@@ -117,10 +117,10 @@ class NsightBackend:
     @hookimpl
     def preflight(self, worker: Worker, tool: Tool, start: bool) -> list[Check]:
         """Run the options on the program `true`, or only have nsys read them."""
-        refused = refusal(worker, tool, fitting(self._options, tool), start)
-        if refused is None:
+        refusal_reason = refusal(worker, tool, fitting(self._options, tool), start)
+        if refusal_reason is None:
             return []
-        key, words = refused
+        key, words = refusal_reason
         return [Check("options", False, words, "change the option that nsys names", key)]
 
     @hookimpl
@@ -131,9 +131,9 @@ class NsightBackend:
     @hookimpl
     def plan_notes(self, worker: Worker, tool: Tool) -> list[str]:
         """Explain the gate, changed or dropped options, and what the options cost."""
-        rendered, _ = render.effective(worker, fitting(self._options, tool))
+        effective_options, _ = render.effective(worker, fitting(self._options, tool))
         return render.notes(worker, fitting(self._options, tool), tool) + advice(
-            worker, rendered, too_new(self._options, tool), tool
+            worker, effective_options, too_new(self._options, tool), tool
         )
 
     @hookimpl
@@ -174,14 +174,14 @@ class NsightBackend:
     ) -> Collected:
         """Name the final reports; after the worker's end, import unfinished captures too."""
         worker = self._named(worker)
-        named = name_reports(worker, windows, self._options, ended)
+        final_names = name_reports(worker, windows, self._options, ended)
         if ended and scratch:
-            reports = [held for _, held in raw_reports(worker, windows, self._options)]
-            missing = [held for held in reports if held[0].number not in {*named, *files}]
+            reports = [group for _, group in raw_reports(worker, windows, self._options)]
+            missing = [group for group in reports if group[0].number not in {*final_names, *files}]
             nsys = find.locate(self._options.executable) or self._options.executable
-            found = leftovers.import_leftovers(worker, missing, scratch, nsys)
-            return Collected({**named, **found.files}, found.problem)
-        return Collected(named)
+            collection = leftovers.import_leftovers(worker, missing, scratch, nsys)
+            return Collected({**final_names, **collection.files}, collection.problem)
+        return Collected(final_names)
 
     def _named(self, worker: Worker) -> Worker:
         """The worker, with the user's ``o`` option, if set, as its file name template."""

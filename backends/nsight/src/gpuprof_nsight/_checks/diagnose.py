@@ -59,16 +59,16 @@ def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
         command = render.render(worker, program, tool, options)
         report = _names.raw_window(worker, worker.windows[0]) + _names.EXTENSION
         for _ in range(ATTEMPTS):
-            said = output_of(command, directory, {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"})
-            found = [
+            output = output_of(command, directory, {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"})
+            reports = [
                 path
                 for path in (report, _names.raw_stem(worker) + _names.EXTENSION)
                 if os.path.exists(path)
             ]
-            if found:
+            if reports:
                 break
         else:
-            lines = [line.strip() for line in said.splitlines() if line.strip()]
+            lines = [line.strip() for line in output.splitlines() if line.strip()]
             yield Check(
                 "ranges",
                 False,
@@ -76,9 +76,9 @@ def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
                 _ANOTHER_PAIR,
             )
             return
-        names = {(event.domain, event.name) for event in read(found[0], tool.path).ranges()}
+        names = {(event.domain, event.name) for event in read(reports[0], tool.path).ranges()}
     ours = (_names.DOMAIN, try_ranges.OURS) in names
-    answer = _answer(said)
+    answer = _answer(output)
     if ours:
         yield _compiled(answer["compiled"])
     else:
@@ -88,17 +88,17 @@ def _ranges_arrive(worker: Worker, tool: Tool) -> Iterator[Check]:
     yield Check("nvtx", ours, detail, "" if compatible and ours else _ANOTHER_PAIR)
 
 
-def _answer(said: str) -> dict[str, Any]:
+def _answer(output: str) -> dict[str, Any]:
     """What the small program has printed."""
-    answers = [line for line in said.splitlines() if line.startswith("{")]
+    answers = [line for line in output.splitlines() if line.startswith("{")]
     unknown = {"nvtx": "?", "enabled": True, "compiled": ranges.compiled}
     return {**unknown, **json.loads(answers[-1])} if answers else unknown
 
 
-def _compiled(compiled: bool) -> Check:
+def _compiled(is_compiled: bool) -> Check:
     """Whether ranges are opened in C or in Python. Never a failure: Python is only slower."""
     detail = "a test report has gpuprof's ranges"
-    if compiled:
+    if is_compiled:
         return Check("ranges", True, f"{detail}, which are compiled")
     if os.environ.get(ranges.VARIABLE) == "1":
         return Check("ranges", True, f"{detail}, opened in Python: {ranges.VARIABLE}=1")
@@ -117,16 +117,16 @@ def _versions(answer: dict[str, Any], tool: Tool, own: bool) -> tuple[str, bool]
     pair = f"nvtx {answer['nvtx']} with nsys {tool.version}"
     if answer["enabled"]:
         return f"{pair}: compatible", True
-    lost = "work, too" if own else "are lost"
-    disabled = "nvtx sees every domain as disabled; gpuprof's ranges work anyway, the job's own"
-    return f"{pair}: {disabled} {lost}", own
+    outcome = "work, too" if own else "are lost"
+    cause = "nvtx sees every domain as disabled; gpuprof's ranges work anyway, the job's own"
+    return f"{pair}: {cause} {outcome}", own
 
 
 def _importer(tool: Tool) -> Check:
     """Check that the captures of a killed nsys can be imported."""
-    found = find.importers(tool.path)
-    if found:
-        return Check("importer", True, found[0])
+    importers = find.importers(tool.path)
+    if importers:
+        return Check("importer", True, importers[0])
     where = os.path.dirname(os.path.dirname(os.path.realpath(tool.path)))
     detail = f"no {find.IMPORTER} in {where}: the captures of a killed nsys cannot be saved"
     return Check(
@@ -140,8 +140,8 @@ def _importer(tool: Tool) -> Check:
 def _sampling(tool: Tool) -> Check:
     """Check that the system allows CPU sampling, in nsys's own words."""
     with trial_directory(tool) as directory:
-        said = output_of([tool.path, "status", "--environment"], directory, {})
-    lines = [" ".join(line.split()) for line in said.splitlines()]
+        output = output_of([tool.path, "status", "--environment"], directory, {})
+    lines = [" ".join(line.split()) for line in output.splitlines()]
     words = [
         line
         for line in lines
@@ -176,7 +176,7 @@ def _gpu(tool: Tool, with_cuda: bool) -> Check:
     )
     # In a process of its own: an initialised CUDA driver does not survive a fork.
     with trial_directory(tool) as directory:
-        said = output_of([sys.executable, "-c", code], directory, {}).split()
-    ok = len(said) == 2 and said[0] == "0" and int(said[1]) > 0
-    detail = f"{said[1]} visible" if ok else f"no GPU is visible: {' '.join(said[-8:])}"
+        words = output_of([sys.executable, "-c", code], directory, {}).split()
+    ok = len(words) == 2 and words[0] == "0" and int(words[1]) > 0
+    detail = f"{words[1]} visible" if ok else f"no GPU is visible: {' '.join(words[-8:])}"
     return Check("gpu", ok, detail, "" if ok else remedy)

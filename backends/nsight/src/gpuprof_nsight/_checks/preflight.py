@@ -42,32 +42,32 @@ def refusal(
         return "", HANGS
     with trial_directory(tool) as directory:
         # Nodes on one machine try the same worker at once: each needs a session name of its own.
-        here = attrs.evolve(worker, directory=directory, incarnation=secrets.token_hex(4))
-        said = _read_only(here, tool, options)
-        if "usage: nsys" in said:
-            return _blame(said, options)
-        if not start and said != HANGS:
+        trial_worker = attrs.evolve(worker, directory=directory, incarnation=secrets.token_hex(4))
+        output = _read_only(trial_worker, tool, options)
+        if "usage: nsys" in output:
+            return _blame(output, options)
+        if not start and output != HANGS:
             return None
-        record = _record_session if choose(here, options).gate == "session" else _record
-        for _ in range(0 if said == HANGS else ATTEMPTS):
-            report, said = record(here, tool, options)
+        record = _record_session if choose(trial_worker, options).gate == "session" else _record
+        for _ in range(0 if output == HANGS else ATTEMPTS):
+            report, output = record(trial_worker, tool, options)
             if os.path.exists(report):
                 return None
-            if "usage: nsys" in said or said == HANGS:
+            if "usage: nsys" in output or output == HANGS:
                 break  # any other failure may be transient
-        if said == HANGS:
+        if output == HANGS:
             _HUNG.add(tool.path)
-            return "", HANGS + _why_it_may_hang(here, tool, options)
-    return _blame(said, options)
+            return "", HANGS + _why_it_may_hang(trial_worker, tool, options)
+    return _blame(output, options)
 
 
 def _read_only(worker: Worker, tool: Tool, options: NsightOptions) -> str:
     """nsys's output when given every option, even those dropped for this worker, but no program."""
-    merged, flags = render.effective(worker, options, tool)
+    options_of_nsys, flags = render.effective(worker, options, tool)
     left_out = render.not_sampled(worker, options)
     names = {known.long_name(key) for key in left_out}
     every = {
-        key: value for key, value in merged.items() if known.long_name(key) not in names
+        key: value for key, value in options_of_nsys.items() if known.long_name(key) not in names
     } | left_out
     return output_of(
         [tool.path, "profile", *render.words(every, flags), f"{worker.directory}/none"],
@@ -77,10 +77,14 @@ def _read_only(worker: Worker, tool: Tool, options: NsightOptions) -> str:
 
 def _record(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, str]:
     """Record the program `true`. Returns the expected report's path and nsys's output."""
-    merged, flags = render.effective(worker, options)
-    kept = {key: value for key, value in merged.items() if known.long_name(key) not in _WAITS}
-    said = output_of([tool.path, "profile", *render.words(kept, flags), "true"], worker.directory)
-    return _names.raw_stem(worker) + _names.EXTENSION, said
+    options_of_nsys, flags = render.effective(worker, options)
+    options_to_try = {
+        key: value for key, value in options_of_nsys.items() if known.long_name(key) not in _WAITS
+    }
+    output = output_of(
+        [tool.path, "profile", *render.words(options_to_try, flags), "true"], worker.directory
+    )
+    return _names.raw_stem(worker) + _names.EXTENSION, output
 
 
 def _record_session(worker: Worker, tool: Tool, options: NsightOptions) -> tuple[str, str]:
@@ -90,37 +94,40 @@ def _record_session(worker: Worker, tool: Tool, options: NsightOptions) -> tuple
     """
     problem = Path(worker.directory, "problem")
     program = try_session.words(worker, attrs.evolve(options, executable=tool.path), str(problem))
-    said = output_of(
+    output = output_of(
         render.render(worker, Command(tuple(program)), tool, options), worker.directory
     )
-    said = problem.read_text() if problem.exists() else said
-    return _names.raw_window(worker, Window(1, 0, 1)) + _names.EXTENSION, said
+    output = problem.read_text() if problem.exists() else output
+    return _names.raw_window(worker, Window(1, 0, 1)) + _names.EXTENSION, output
 
 
 def _why_it_may_hang(worker: Worker, tool: Tool, options: NsightOptions) -> str:
     """A remark on sampling and context switches, the only options known to hang nsys."""
-    sampled = sampling(render.effective(worker, options, tool)[0])
+    sampling_options = sampling(render.effective(worker, options, tool)[0])
     return (
-        f"; {' or '.join(sampled)} can hang it: set options.sample=none and options.cpuctxsw=none"
-        if sampled
+        f"; {' or '.join(sampling_options)} can hang it: "
+        "set options.sample=none and options.cpuctxsw=none"
+        if sampling_options
         else ""
     )
 
 
-def _blame(said: str, options: NsightOptions) -> tuple[str, str]:
+def _blame(output: str, options: NsightOptions) -> tuple[str, str]:
     """The key of ours that nsys's output mentions, and that output up to its usage."""
-    lines = [line.strip() for line in said.partition("usage: nsys")[0].splitlines() if line.strip()]
+    lines = [
+        line.strip() for line in output.partition("usage: nsys")[0].splitlines() if line.strip()
+    ]
     text = " ".join(lines) or (
         "nsys prints its usage and no reason"
-        if said
+        if output
         else "nsys prints nothing and writes no report"
     )
     if "Agent launcher failed" in text:
         text += (
             " A killed nsys can leave /dev/shm/NSys-<version> locked: remove it while no nsys runs."
         )
-    blamed = (key for key in options.options if _mentions(text, key))
-    key = next(blamed, None)
+    keys = (key for key in options.options if _mentions(text, key))
+    key = next(keys, None)
     if key is None and any(f"--{flag}" in text or f"'-{flag}'" in text for flag in options.flags):
         return "flags", text
     return f"options.{key}" if key else "", text

@@ -22,9 +22,9 @@ def main() -> None:
     An older release takes every domain for enabled.
     """
     domain = getattr(nvtx, "Domain", None)
-    enabled = domain is None or isinstance(nvtx.get_domain(DOMAIN), domain)
-    said = {"nvtx": version("nvtx"), "enabled": enabled, "compiled": compiled}
-    print(json.dumps(said), flush=True)  # noqa: T201 - read by `gpuprof doctor`
+    is_enabled = domain is None or isinstance(nvtx.get_domain(DOMAIN), domain)
+    answer = {"nvtx": version("nvtx"), "enabled": is_enabled, "compiled": compiled}
+    print(json.dumps(answer), flush=True)  # noqa: T201 - read by `gpuprof doctor`
     worker, window = Worker("doctor", "doctor", 0, "", "0", ""), Window(1, 0, 1)
     gate = NvtxGate()
     gate.open(worker, window)

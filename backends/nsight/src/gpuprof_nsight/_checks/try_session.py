@@ -18,8 +18,8 @@ def words(worker: Worker, options: NsightOptions, problem: str) -> list[str]:
 
     nsys's error goes to the file `problem`, as the user's options can hide the program's output.
     """
-    given = json.dumps([attrs.asdict(attrs.evolve(worker, windows=())), attrs.asdict(options)])
-    return [sys.executable, "-c", f"from {__name__} import main; main()", problem, given]
+    arguments = json.dumps([attrs.asdict(attrs.evolve(worker, windows=())), attrs.asdict(options)])
+    return [sys.executable, "-c", f"from {__name__} import main; main()", problem, arguments]
 
 
 def main() -> None:

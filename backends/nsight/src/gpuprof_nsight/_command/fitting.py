@@ -20,9 +20,11 @@ def fitting(options: NsightOptions, tool: Tool) -> NsightOptions:
 
     Keeps all of them when the release of nsys is unknown.
     """
-    dropped = too_new(options, tool)
+    keys_to_drop = too_new(options, tool)
     return attrs.evolve(
-        options, options={k: v for k, v in options.options.items() if k not in dropped}, preset=None
+        options,
+        options={k: v for k, v in options.options.items() if k not in keys_to_drop},
+        preset=None,
     )
 
 
@@ -31,34 +33,37 @@ def too_new(options: NsightOptions, tool: Tool) -> list[str]:
 
     Its help text decides; without one, its release.
     """
-    named = {known.long_name(key) for key in options.optional}
-    return [key for key in options.options if known.long_name(key) in named and _lacks(tool, key)]
+    names = {known.long_name(key) for key in options.optional}
+    return [key for key in options.options if known.long_name(key) in names and _lacks(tool, key)]
 
 
 def _lacks(tool: Tool, key: str) -> bool:
     if tool.features.get("profile"):
         return key not in tool.features["profile"]
-    declared = known.find(key)
-    since = declared.since if declared else ""
+    declaration = known.find(key)
+    since = declaration.since if declaration else ""
     return bool(since and tool.version) and _release(str(tool.version)) < _release(since)
 
 
-def advice(worker: Worker, rendered: dict[str, Value], dropped: list[str], tool: Tool) -> list[str]:
+def advice(
+    worker: Worker, effective_options: dict[str, Value], keys_left_out: list[str], tool: Tool
+) -> list[str]:
     """Notes on options that were dropped, slow the worker down, or make large reports.
 
     Args:
-        rendered: the options as nsys gets them.
-        dropped: the options that this nsys is too old for.
+        effective_options: the options as nsys gets them.
+        keys_left_out: the options that this nsys is too old for.
     """
-    found = [f"{key} left out: nsys {tool.version} has no such option" for key in dropped]
-    by_name = {known.long_name(key): str(value) for key, value in rendered.items()}
-    sampled = sampling(rendered)
-    if sampled:
+    notes = [f"{key} left out: nsys {tool.version} has no such option" for key in keys_left_out]
+    by_name = {known.long_name(key): str(value) for key, value in effective_options.items()}
+    sampling_options = sampling(effective_options)
+    if sampling_options:
         whose = "" if "sample" in by_name else " (nsys's default)"
-        slow = "slows" if len(sampled) == 1 else "slow"
+        slow = "slows" if len(sampling_options) == 1 else "slow"
         remedy = "avoid it with nsight.preset: standard, or with sample=none and cpuctxsw=none"
-        found.append(
-            f"{' and '.join(sampled)}{whose} {slow} the worker down in every window; {remedy}"
+        notes.append(
+            f"{' and '.join(sampling_options)}{whose} {slow} the worker down in every "
+            f"window; {remedy}"
         )
     traces = by_name.get("trace", "").split(",")
     large = [name for name in COSTLY_TRACES if name in traces] + [
@@ -67,14 +72,14 @@ def advice(worker: Worker, rendered: dict[str, Value], dropped: list[str], tool:
     if large:
         whole = worker.windows and worker.windows[0].start is None
         span = "the worker's whole life" if whole else "one step"
-        found.append(
+        notes.append(
             f"{', '.join(large)}: a report of {span} can reach gigabytes; leave them out, as "
             "nsight.preset: light or standard does"
         )
-    return found
+    return notes
 
 
-def sampling(rendered: Mapping[str, Value]) -> list[str]:
+def sampling(effective_options: Mapping[str, Value]) -> list[str]:
     """What nsys samples with these options.
 
     By default nsys samples; with samples it always traces context switches as well.
@@ -86,7 +91,7 @@ def sampling(rendered: Mapping[str, Value]) -> list[str]:
     >>> sampling({"s": "none", "cpuctxsw": "system-wide"})
     ['cpuctxsw=system-wide']
     """
-    by_name = {known.long_name(key): value for key, value in rendered.items()}
+    by_name = {known.long_name(key): value for key, value in effective_options.items()}
     sample = by_name.get("sample", DEFAULT)
     switches = by_name.get("cpuctxsw", DEFAULT) if sample == "none" else sample
     return [

@@ -207,8 +207,8 @@ def long_name(key: str) -> str:
     >>> long_name("t"), long_name("trace"), long_name("x-new")
     ('trace', 'trace', 'x-new')
     """
-    declared = find(key)
-    return declared.name if declared else _OTHER_LETTERS.get(key, key)
+    declaration = find(key)
+    return declaration.name if declaration else _OTHER_LETTERS.get(key, key)
 
 
 def command_of(key: str, features: Mapping[str, Container[str]]) -> Command:
@@ -218,9 +218,9 @@ def command_of(key: str, features: Mapping[str, Container[str]]) -> Command:
         features: the options of each command of the installed nsys; without them, those of 2023.4
             are assumed.
     """
-    declared = find(key)
-    if declared is not None:
-        return declared.command
+    declaration = find(key)
+    if declaration is not None:
+        return declaration.command
     commands: tuple[Command, ...] = ("launch", "start", "profile")
     for command in commands:
         if key in features.get(command, ()):
@@ -236,16 +236,16 @@ def problem(key: str, value: object) -> str | None:
     >>> problem("osrt-threshold", "fast")
     "'fast' is not valid; expected an integer"
     """
-    declared = find(key)
+    declaration = find(key)
     if (
-        declared is not None
-        and declared.name == "capture-range-end"
+        declaration is not None
+        and declaration.name == "capture-range-end"
         and not _RANGE_END.fullmatch(str(value))
     ):
-        return f"{value!r} is not valid; expected {declared.values}"
-    if declared is None or declared.kind == "text":
+        return f"{value!r} is not valid; expected {declaration.values}"
+    if declaration is None or declaration.kind == "text":
         return None
-    if declared.kind == "boolean":
+    if declaration.kind == "boolean":
         good = isinstance(value, bool) or str(value).lower() in ("true", "false")
         return None if good else f"{value!r} is not valid; expected true or false"
     good = (isinstance(value, int) and not isinstance(value, bool)) or str(value).isdigit()

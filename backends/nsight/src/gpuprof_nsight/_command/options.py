@@ -83,15 +83,15 @@ class NsightOptions:
             )
         if self.preset is not None:
             # The options of `deep` are the default, so they are no choice of the user's.
-            given = {} if self.options == PRESETS["deep"] else self.options
-            named = {known.long_name(key) for key in given}
+            own_options = {} if self.options == PRESETS["deep"] else self.options
+            own_names = {known.long_name(key) for key in own_options}
             begin = {
                 key: value
                 for key, value in PRESETS[self.preset].items()
-                if known.long_name(key) not in named
+                if known.long_name(key) not in own_names
             }
-            object.__setattr__(self, "options", {**begin, **given})
-        seen: dict[str, str] = {}
+            object.__setattr__(self, "options", {**begin, **own_options})
+        places: dict[str, str] = {}
         for place, key in [
             *(("options", key) for key in self.options),
             *(("flags", key) for key in self.flags),
@@ -107,15 +107,16 @@ class NsightOptions:
                 problems.append(
                     f"{where}: {key!r} is not valid; expected an option's name without dashes or ="
                 )
-            elif name in seen:
-                problems.append(f"{where}: {key!r} is given by {seen[name]} too; name it once")
-            seen.setdefault(name, where)
-        valued = {known.long_name(key) for key in self.options}
+            elif name in places:
+                problems.append(f"{where}: {key!r} is given by {places[name]} too; name it once")
+            places.setdefault(name, where)
+        names_with_value = {known.long_name(key) for key in self.options}
         problems += [
             f"flags: {flag!r} needs a value, and would take the program for it; give "
-            f"options: {{{flag}: …}}{declared.expected}"
+            f"options: {{{flag}: …}}{declaration.expected}"
             for flag in self.flags
-            if (declared := known.find(flag)) is not None and known.long_name(flag) not in valued
+            if (declaration := known.find(flag)) is not None
+            and known.long_name(flag) not in names_with_value
         ]
         of_null = [key for key, value in self.options.items() if value is None]
         problems += [f"options.{key}: null is not valid; {_INSTEAD_OF_NULL}" for key in of_null]
@@ -130,7 +131,12 @@ class NsightOptions:
         if self.file_name is not None:
             text, problem = str(self.value("output")), template_problem(self.file_name)
             of_environment = next(
-                (found for found in _OF_NSYS.findall(text) if found.startswith("%q")), None
+                (
+                    placeholder
+                    for placeholder in _OF_NSYS.findall(text)
+                    if placeholder.startswith("%q")
+                ),
+                None,
             )
             if of_environment:  # reports are also named after the worker and its variables are gone
                 problem = (
@@ -138,7 +144,7 @@ class NsightOptions:
                     f"{{pid}} or {{node}}"
                 )
             if problem:
-                problems.append(f"{seen['output']}: {text!r} is not valid: {problem}")
+                problems.append(f"{places['output']}: {text!r} is not valid: {problem}")
         if problems:
             raise ConfigError(problems)
 
@@ -157,9 +163,9 @@ class NsightOptions:
     @property
     def file_name(self) -> str | None:
         """The template given by ``o`` or ``output``, in our variables; ``None`` without one."""
-        given = self.value("output")
+        template = self.value("output")
         return (
             None
-            if given is None
-            else _OF_NSYS.sub(lambda found: _FROM_NSYS.get(found[0], found[0]), str(given))
+            if template is None
+            else _OF_NSYS.sub(lambda match: _FROM_NSYS.get(match[0], match[0]), str(template))
         )

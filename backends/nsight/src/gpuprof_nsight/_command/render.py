@@ -58,11 +58,11 @@ def start_options(worker: Worker, options: NsightOptions, tool: Tool) -> list[st
 def _options_of(
     command: known.Command, worker: Worker, options: NsightOptions, tool: Tool
 ) -> list[str]:
-    merged, flags = effective(worker, options)
+    options_of_nsys, flags = effective(worker, options)
     of = partial(known.command_of, features=tool.features)
     mine = {
         key: value
-        for key, value in merged.items()
+        for key, value in options_of_nsys.items()
         if of(key) == command and known.long_name(key) != "output"
     }
     return words(mine, [flag for flag in flags if of(flag) == command])
@@ -76,11 +76,11 @@ def words(options: Mapping[str, Value], flags: Sequence[str]) -> list[str]:
     >>> words({"t": "cuda,nvtx", "wait": "primary", "gpuctxsw": True}, ["some-flag"])
     ['--some-flag', '-t', 'cuda,nvtx', '--wait=primary', '--gpuctxsw=true']
     """
-    rendered = [f"-{flag}" if len(flag) == 1 else f"--{flag}" for flag in flags]
+    result = [f"-{flag}" if len(flag) == 1 else f"--{flag}" for flag in flags]
     for key, value in options.items():
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        rendered += [f"-{key}", text] if len(key) == 1 else [f"--{key}={text}"]
-    return rendered
+        result += [f"-{key}", text] if len(key) == 1 else [f"--{key}={text}"]
+    return result
 
 
 def effective(
@@ -90,86 +90,94 @@ def effective(
 
     The user's own values win.
     """
-    given = {known.long_name(key) for key in (*options.options, *options.flags)}
-    merged = {
+    own_names = {known.long_name(key) for key in (*options.options, *options.flags)}
+    result = {
         key: value for key, value in options.options.items() if known.long_name(key) != "output"
     }
     gate = choose(worker, options).gate
     if not worker.has_gpu and not options.allow_cpu_sampling:
-        merged = {key: value for key, value in merged.items() if not _needs_sampling(key)}
+        result = {key: value for key, value in result.items() if not _needs_sampling(key)}
         # Always both: nsys's defaults, too, hang a worker without a GPU.
-        merged.update((name, "none") for name in _SAMPLING)
+        result.update((name, "none") for name in _SAMPLING)
     elif _adds_cpuctxsw(options):
-        merged["cpuctxsw"] = "none"
+        result["cpuctxsw"] = "none"
     if gate in ("nvtx", "cuda"):
-        merged = {
-            key: value for key, value in merged.items() if known.long_name(key) != "capture-range"
+        result = {
+            key: value for key, value in result.items() if known.long_name(key) != "capture-range"
         }
-        merged["capture-range"] = "cudaProfilerApi" if gate == "cuda" else "nvtx"
+        result["capture-range"] = "cudaProfilerApi" if gate == "cuda" else "nvtx"
         if gate == "nvtx":
-            merged["nvtx-capture"] = f"{GATE_RANGE}@{GATE_DOMAIN}"
-        if "capture-range-end" not in given:
+            result["nvtx-capture"] = f"{GATE_RANGE}@{GATE_DOMAIN}"
+        if "capture-range-end" not in own_names:
             # An nsys that can write reports after the end of a range does so by default.
             mode = ":sync" if "sync" in tool.features.get("modes", ()) else ""
-            merged["capture-range-end"] = f"repeat:{len(worker.windows)}{mode}"
-    needed = "cuda" if gate == "cuda" else "nvtx"
-    trace = next((key for key in merged if known.long_name(key) == "trace"), "t")
-    traced = str(merged.get(trace, needed))
-    if gate != "none" and needed not in traced.split(","):
-        merged[trace] = f"{traced},{needed}"
+            result["capture-range-end"] = f"repeat:{len(worker.windows)}{mode}"
+    required_trace = "cuda" if gate == "cuda" else "nvtx"
+    trace = next((key for key in result if known.long_name(key) == "trace"), "t")
+    traces = str(result.get(trace, required_trace))
+    if gate != "none" and required_trace not in traces.split(","):
+        result[trace] = f"{traces},{required_trace}"
     elif gate != "none":
-        merged[trace] = traced
-    wanted = {"wait": "primary", "kill": "none", "force-overwrite": "true"}
-    merged.update({name: value for name, value in wanted.items() if name not in given})
-    merged["o"] = as_output(raw_stem(worker))
-    return merged, list(options.flags)
+        result[trace] = traces
+    defaults = {"wait": "primary", "kill": "none", "force-overwrite": "true"}
+    result.update({name: value for name, value in defaults.items() if name not in own_names})
+    result["o"] = as_output(raw_stem(worker))
+    return result, list(options.flags)
 
 
 def notes(worker: Worker, options: NsightOptions, tool: Tool) -> list[str]:
     """Notes on the gate, on changed options, and on windows that are not recorded."""
     choice = choose(worker, options)
-    found = [f"gate {choice.gate}: {choice.why}"]
+    sentences = [f"gate {choice.gate}: {choice.why}"]
     if choice.gate == "cuda" and not worker.has_gpu:
-        found.append(
+        sentences.append(
             "gate cuda on a worker without a GPU: its first window fails unless the CUDA runtime "
             "is installed; gate: auto needs no CUDA"
         )
-    dropped = ", ".join(f"{key}={value}" for key, value in not_sampled(worker, options).items())
-    if dropped:
-        found.append(
-            f"sample=none and cpuctxsw=none replace {dropped}: without a GPU, sampling can hang "
-            "the worker (to keep them, set nsight.allow_cpu_sampling: true)"
+    replacements = ", ".join(
+        f"{key}={value}" for key, value in not_sampled(worker, options).items()
+    )
+    if replacements:
+        sentences.append(
+            f"sample=none and cpuctxsw=none replace {replacements}: without a GPU, sampling can "
+            "hang the worker (to keep them, set nsight.allow_cpu_sampling: true)"
         )
     elif _adds_cpuctxsw(options):
-        found.append(
+        sentences.append(
             "cpuctxsw=none added to sample=none: by default nsys traces context switches, and "
             "2022.4 can hang with them"
         )
     if choice.gate == "session":
-        given = (*options.options, *options.flags)
-        lost = [key for key in given if known.command_of(key, tool.features) == "profile"]
-        if lost:
-            found.append(f"{', '.join(lost)} left out: the session gate has no such option")
+        keys = (*options.options, *options.flags)
+        keys_left_out = [key for key in keys if known.command_of(key, tool.features) == "profile"]
+        if keys_left_out:
+            sentences.append(
+                f"{', '.join(keys_left_out)} left out: the session gate has no such option"
+            )
     end = options.value("capture-range-end")
     if choice.gate in ("nvtx", "cuda") and end == "none" and len(worker.windows) > 1:
-        found.append(
+        sentences.append(
             "capture-range-end=none: one report covers everything from the first window to the "
             "worker's end"
         )
     elif choice.gate in ("nvtx", "cuda") and end is not None:
-        recorded, planned = known.ranges_recorded(str(end)), len(worker.windows)
-        if recorded is not None and recorded < planned:
-            first = "the first" if recorded == 1 else f"the first {recorded}"
-            found.append(f"capture-range-end={end} records only {first} of {planned} windows")
-    return found
+        limit, count = known.ranges_recorded(str(end)), len(worker.windows)
+        if limit is not None and limit < count:
+            first = "the first" if limit == 1 else f"the first {limit}"
+            sentences.append(f"capture-range-end={end} records only {first} of {count} windows")
+    return sentences
 
 
 def not_sampled(worker: Worker, options: NsightOptions) -> dict[str, Value]:
     """The user's options that were dropped because the worker has no GPU."""
-    rendered = {known.long_name(key): value for key, value in effective(worker, options)[0].items()}
-    asked = {key: value for key, value in options.options.items() if _needs_sampling(key)}
+    effective_options = {
+        known.long_name(key): value for key, value in effective(worker, options)[0].items()
+    }
+    own_options = {key: value for key, value in options.options.items() if _needs_sampling(key)}
     return {
-        key: value for key, value in asked.items() if rendered.get(known.long_name(key)) != value
+        key: value
+        for key, value in own_options.items()
+        if effective_options.get(known.long_name(key)) != value
     }
 
 

@@ -33,5 +33,5 @@ class NvtxGate:
         """End the range."""
         library = nvtx_library()
         if library is not None and self._open is not None:
-            opened, self._open = self._open, None
-            library.end_range(self._domain, opened)
+            handle, self._open = self._open, None
+            library.end_range(self._domain, handle)

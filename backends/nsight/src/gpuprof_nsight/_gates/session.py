@@ -43,7 +43,7 @@ class SessionGate:
             raise RuntimeError(f"nsys has no session {name}: the worker does not run under nsys")
         self._open = True
         where = as_output(raw_window(worker, window))
-        said = self._nsys(
+        output = self._nsys(
             "start",
             f"--session={name}",
             *start_options(worker, self._options, self._tool),
@@ -51,7 +51,7 @@ class SessionGate:
             where,
         )
         time.sleep(_LAG)
-        _log(worker, said)
+        _log(worker, output)
 
     def close(self, worker: Worker, window: Window) -> None:
         """Stop the collection; the report is final when this returns.
@@ -64,7 +64,7 @@ class SessionGate:
             _log(worker, self._nsys("stop", f"--session={session_name(worker)}"))
 
     def _nsys(self, *words: str) -> str:
-        done = subprocess.run(
+        process = subprocess.run(
             [self._tool.path, *words],
             env=find.environment(),
             stdin=subprocess.DEVNULL,
@@ -72,21 +72,25 @@ class SessionGate:
             stderr=subprocess.STDOUT,
             timeout=_DEADLINE,
         )
-        output = done.stdout.decode(errors="replace")
-        if done.returncode:
-            said = next(
+        output = process.stdout.decode(errors="replace")
+        if process.returncode:
+            reason = next(
                 (line.strip() for line in output.splitlines() if line.strip()),
                 "it printed nothing",
             )
-            how = f"was killed by signal {-done.returncode}" if done.returncode < 0 else "failed"
-            raise RuntimeError(f"nsys {words[0]} {how}: {said}")
+            how = (
+                f"was killed by signal {-process.returncode}"
+                if process.returncode < 0
+                else "failed"
+            )
+            raise RuntimeError(f"nsys {words[0]} {how}: {reason}")
         return output
 
 
-def _log(worker: Worker, said: str) -> None:
-    if said:
+def _log(worker: Worker, output: str) -> None:
+    if output:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(OSError):
             handle = os.open(worker.log_file, flags, 0o666)
             with open(handle, "a", newline="") as file:
-                file.write(said)
+                file.write(output)

@@ -34,17 +34,17 @@ _PREFIXES = ("NSYS_", "QUADD_")
 
 def locate(executable: str) -> str | None:
     """The path of nsys: the given one, or on PATH; for plain ``nsys`` also the newest installed."""
-    found = shutil.which(executable)
-    if found is not None or executable != "nsys":
-        return found
+    path = shutil.which(executable)
+    if path is not None or executable != "nsys":
+        return path
     return next(iter(_installed()), None)
 
 
 def _installed() -> list[str]:
     """The nsys in the usual places, the newest first."""
-    found = [path for place in PLACES for path in glob.glob(place) if os.access(path, os.X_OK)]
+    paths = [path for place in PLACES for path in glob.glob(place) if os.access(path, os.X_OK)]
     return sorted(
-        found, key=lambda path: [int(number) for number in re.findall(r"\d+", path)], reverse=True
+        paths, key=lambda path: [int(number) for number in re.findall(r"\d+", path)], reverse=True
     )
 
 
@@ -56,12 +56,12 @@ def importers(tool: str) -> list[str]:
     roots = [
         os.path.dirname(os.path.dirname(os.path.realpath(path))) for path in (tool, *_installed())
     ]
-    found = [
+    paths = [
         path
         for root in (*roots, _DEBIAN)
         for path in sorted(glob.glob(f"{glob.escape(root)}/{IMPORTER}"))
     ]
-    return list(dict.fromkeys(path for path in found if os.access(path, os.X_OK)))
+    return list(dict.fromkeys(path for path in paths if os.access(path, os.X_OK)))
 
 
 @cache
@@ -71,10 +71,10 @@ def find(executable: str) -> Tool | None:
     Runs once per process and takes 0.1 s.
     """
     path = locate(executable)
-    said = path and _say(path, "--version")
-    if path is None or said is None:
+    output = path and _say(path, "--version")
+    if path is None or output is None:
         return None
-    version = re.search(r"\d+(\.\d+)+", said)
+    version = re.search(r"\d+(\.\d+)+", output)
     return Tool(path, version[0] if version else None, dict(features(partial(_say, path))))
 
 
@@ -83,13 +83,13 @@ def environment() -> dict[str, str]:
 
     ``TMPDIR`` is the directory of nsys's agent, where nsys looks for its sessions.
     """
-    kept = {
+    variables = {
         name: value
         for name, value in os.environ.items()
         if name not in _OF_A_TARGET and not name.startswith(_PREFIXES)
     }
     directory = os.environ.get("NSYS_AGENT_TMP_DIR") or os.environ.get("TMPDIR")
-    return {**kept, "TMPDIR": directory} if directory else kept
+    return {**variables, "TMPDIR": directory} if directory else variables
 
 
 def _say(path: str, *words: str) -> str | None:
@@ -133,10 +133,10 @@ def features(say: Callable[..., str | None]) -> dict[str, list[str]]:
         say: runs nsys with these words and returns its output.
     """
     texts = {command: say(command, "--help") or "" for command in COMMANDS}
-    found = {command: options_in(text) for command, text in texts.items()} | {
+    words_by_command = {command: options_in(text) for command, text in texts.items()} | {
         "modes": modes_in(texts["profile"])
     }
-    return {name: words for name, words in found.items() if words}
+    return {name: words for name, words in words_by_command.items() if words}
 
 
 def options_in(text: str) -> list[str]:

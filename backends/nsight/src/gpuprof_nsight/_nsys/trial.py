@@ -64,10 +64,10 @@ def output_of(
     for pause in _PAUSES:
         time.sleep(pause)
         try:
-            said = run_tool(command, directory, {**os.environ, **(environment or {})})
+            answer = run_tool(command, directory, {**os.environ, **(environment or {})})
         except OSError as error:
             return str(error)
-        output = HANGS if said is None else said
+        output = HANGS if answer is None else answer
         if not any(words in output for words in _CRASHED):
             break
     return output

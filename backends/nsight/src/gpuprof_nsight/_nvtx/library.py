@@ -86,22 +86,22 @@ class Library:
         version = _VersionInfo(
             ctypes.sizeof(_VersionInfo), _VERSION, 0, _SetVersion(lambda version: None)
         )
-        exported = {
+        tables_to_export = {
             _CALLBACKS: ctypes.addressof(callbacks),
             _VERSION_INFO: ctypes.addressof(version),
         }
-        get_table = _GetExportTable(exported.get)
+        get_table = _GetExportTable(tables_to_export.get)
         self._kept += [pointers, callbacks, version, get_table]
         try:
             initialize = ctypes.CDLL(path).InitializeInjectionNvtx2
         except AttributeError:
             raise OSError(f"{path} does not support NVTX") from None
         initialize.argtypes, initialize.restype = [_GetExportTable], ctypes.c_int
-        taken = initialize(get_table)
+        success = initialize(get_table)
         create, start, end = (
             tables[_CORE2][slot] for slot in (_DOMAIN_CREATE, _RANGE_START, _RANGE_END)
         )
-        if not (taken and create and start and end):
+        if not (success and create and start and end):
             raise OSError(f"{path} failed to initialise NVTX")
         self._create = _DomainCreate(create)
         self._start = _RangeStart(start)

@@ -39,29 +39,29 @@ def functions(domain: str) -> Functions:
 
     if not hasattr(nvtx, "Domain"):
         return _module_functions(nvtx, domain)
-    found = nvtx.get_domain(domain)
-    if not isinstance(found, nvtx.Domain) and "NVTX_INJECTION64_PATH" in os.environ:
+    domain_object = nvtx.get_domain(domain)
+    if not isinstance(domain_object, nvtx.Domain) and "NVTX_INJECTION64_PATH" in os.environ:
         from nvtx._lib.lib import DomainHandle
 
-        found = object.__new__(nvtx.Domain)
-        found.handle = DomainHandle(domain)
-        found.__init__(domain)
+        domain_object = object.__new__(nvtx.Domain)
+        domain_object.handle = DomainHandle(domain)
+        domain_object.__init__(domain)
     return Functions(
-        lambda name, color, category, payload: found.get_event_attributes(
+        lambda name, color, category, payload: domain_object.get_event_attributes(
             name, color=color, category=category, payload=payload
         ),
-        found.push_range,
-        found.pop_range,
-        found.start_range,
-        found.end_range,
+        domain_object.push_range,
+        domain_object.pop_range,
+        domain_object.start_range,
+        domain_object.end_range,
     )
 
 
 def _module_functions(nvtx: Any, domain: str) -> Functions:
     return Functions(
         lambda name, color, category, payload: (name, color, domain, category, payload),
-        lambda described: nvtx.push_range(*described),
+        lambda description: nvtx.push_range(*description),
         lambda: nvtx.pop_range(domain),
-        lambda described: nvtx.start_range(*described),
+        lambda description: nvtx.start_range(*description),
         nvtx.end_range,
     )

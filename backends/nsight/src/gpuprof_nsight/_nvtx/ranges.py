@@ -63,8 +63,8 @@ def make(group: str, step: int | None) -> Opener:
     """
     if _compiled is None:
         return Ranges(group, step)
-    made: Opener = _compiled.Ranges(_category(group), color(group), step)
-    return made
+    opener: Opener = _compiled.Ranges(_category(group), color(group), step)
+    return opener
 
 
 @functools.cache
@@ -93,16 +93,16 @@ class Ranges:
             attributes = self._attributes[name]
         except KeyError:
             attributes = self._make_attributes(name)
-        opened = _StartedRange() if crosses_tasks else _PushedRange()
-        opened.attributes = attributes
-        return opened
+        context = _StartedRange() if crosses_tasks else _PushedRange()
+        context.attributes = attributes
+        return context
 
     def _make_attributes(self, name: str) -> Any:
         if len(self._attributes) >= _MOST_NAMES:
             self._attributes.clear()  # names made from data would fill the memory
-        made = self._describe(name, color(self._group), self._group, self._step)
-        self._attributes[name] = made
-        return made
+        attributes = self._describe(name, color(self._group), self._group, self._step)
+        self._attributes[name] = attributes
+        return attributes
 
 
 def color(group: str) -> int:

@@ -41,13 +41,13 @@ def export(report: str | os.PathLike[str], executable: str = "nsys") -> Path:
     except OSError as error:
         raise ReportError(f"{path}: {error.strerror}") from None
     name = f".{path.name}.{digest}.sqlite"
-    found = next((place / name for place in _places(path) if _is_own(place / name)), None)
+    cached_copy = next((place / name for place in _places(path) if _is_own(place / name)), None)
     # a cached export needs no nsys, but an nsys that was asked for and is missing is a mistake
-    if found is not None and (executable == "nsys" or find.locate(executable) is not None):
-        return found
-    with exported(path, executable) as made:
+    if cached_copy is not None and (executable == "nsys" or find.locate(executable) is not None):
+        return cached_copy
+    with exported(path, executable) as copy:
         # Rename when complete, so that a concurrent reader never sees a partial file.
-        return made.replace(made.parent.parent / name)
+        return copy.replace(copy.parent.parent / name)
 
 
 @contextmanager
@@ -65,10 +65,10 @@ def exported(report: str | os.PathLike[str], executable: str = "nsys") -> Iterat
     beside, everywhere = _places(path)
     place = beside if os.access(beside, os.W_OK) else everywhere
     with tempfile.TemporaryDirectory(prefix=".gpuprof-", dir=place) as directory:
-        made = Path(directory, "report.sqlite")
-        command = [nsys, "export", "-t", "sqlite", "-o", str(made), str(path)]
+        copy = Path(directory, "report.sqlite")
+        command = [nsys, "export", "-t", "sqlite", "-o", str(copy), str(path)]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command,
                 capture_output=True,
                 text=True,
@@ -78,12 +78,12 @@ def exported(report: str | os.PathLike[str], executable: str = "nsys") -> Iterat
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ReportError(f"{path}: {error}") from None
-        if done.returncode or not made.exists():
+        if process.returncode or not copy.exists():
             raise ReportError(
-                f"{path} cannot be read by {nsys}: {_reason(done.stdout + done.stderr)}"
+                f"{path} cannot be read by {nsys}: {_reason(process.stdout + process.stderr)}"
             )
-        made.chmod(0o600)  # the report may say more than its copy may tell others
-        yield made
+        copy.chmod(0o600)  # the report may say more than its copy may tell others
+        yield copy
 
 
 def _places(report: Path) -> list[Path]:
@@ -94,11 +94,11 @@ def _places(report: Path) -> list[Path]:
 def _is_own(copy: Path) -> bool:
     """Whether this user has made a copy: in a temporary directory anybody can, with any content."""
     try:
-        found = copy.lstat()
+        status = copy.lstat()
     except OSError:
         return False
-    private = not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
-    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and private
+    private = not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and private
 
 
 def _digest(path: Path) -> str:

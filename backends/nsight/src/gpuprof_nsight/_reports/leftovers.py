@@ -38,15 +38,15 @@ def import_leftovers(
     Returns:
         The imported reports, and the captures that cannot be imported.
     """
-    left = [
+    files = [
         file
         for file in Path(scratch).glob("*")
         if file.suffix in (".qdstrm", EXTENSION) and size_of(str(file))
     ]
-    captures = sorted(left, key=lambda file: file.stat().st_ctime_ns)
-    named: Files = {}
+    captures = sorted(files, key=lambda file: file.stat().st_ctime_ns)
+    final_names: Files = {}
     problems = []
-    for held, capture in zip_longest(missing, captures, fillvalue=None):
+    for group, capture in zip_longest(missing, captures, fillvalue=None):
         if capture is None:
             break
         raw = f"{raw_stem(worker)}.recovered{EXTENSION}"
@@ -68,13 +68,13 @@ def import_leftovers(
             continue
         final = move(
             raw,
-            worker.final_stem(held[0]) if held else f"{raw_stem(worker)}.recovered-capture",
+            worker.final_stem(group[0]) if group else f"{raw_stem(worker)}.recovered-capture",
             EXTENSION,
         )
         if final is not None:
-            named.update((window.number, [final]) for window in held or ())
+            final_names.update((window.number, [final]) for window in group or ())
         capture.unlink()
-    return Collected(named, "; ".join(problems))
+    return Collected(final_names, "; ".join(problems))
 
 
 def import_capture(capture: str, report: str, tool: str) -> str | None:
@@ -95,7 +95,7 @@ def _import(importer: str, capture: str, report: str) -> str | None:
     # the importer does not overwrite a file, and an attempt on a full disk leaves an empty one
     Path(report).unlink(missing_ok=True)
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [importer, "-i", capture, "-o", report],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -105,28 +105,30 @@ def _import(importer: str, capture: str, report: str) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    left = damage(report) if size_of(report) else ""
-    if left is None:
+    fault = damage(report) if size_of(report) else ""
+    if fault is None:
         return None
     Path(report).unlink(missing_ok=True)
-    lines = [line.strip() for line in done.stdout.replace("\r", "\n").splitlines() if line.strip()]
+    lines = [
+        line.strip() for line in process.stdout.replace("\r", "\n").splitlines() if line.strip()
+    ]
     # After its message the importer may print the place in its own source, in brackets.
     words = [line for line in lines if not line.startswith(("[", "Processing", "/", "Dynamic"))]
-    return words[-1] if words else left or f"exit code {done.returncode}"
+    return words[-1] if words else fault or f"exit code {process.returncode}"
 
 
 def _has_no_room(directory: str, capture: Path) -> bool:
     """Whether a disk is too full for a capture's report; that is not larger than the capture."""
     with contextlib.suppress(OSError):
-        there = os.statvfs(directory)
-        return there.f_bavail * there.f_frsize < capture.stat().st_size
+        disk = os.statvfs(directory)
+        return disk.f_bavail * disk.f_frsize < capture.stat().st_size
     return False
 
 
 def _copy(report: str, destination: str) -> str | None:
-    left = damage(report)
-    if left is not None:
-        return left
+    fault = damage(report)
+    if fault is not None:
+        return fault
     Path(destination).unlink(missing_ok=True)
     try:
         with open(report, "rb") as source, open(destination, "xb") as copy:

@@ -28,25 +28,27 @@ def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended
     gate = choose(worker, options).gate
     if not ended and ("none" in (gate, end) or end.endswith((":async", ":defer"))):
         return {}
-    named: Files = {}
+    final_names: Files = {}
     alone, first = f"{raw_stem(worker)}{EXTENSION}", f"{raw_stem(worker)}.1{EXTENSION}"
-    for expected, held in raw_reports(worker, windows, options):
+    for raw_name, group in raw_reports(worker, windows, options):
         # nsys may name its first report before it knows whether more follow, so that report can
         # have a number although it is the only one, or none although it is not.
-        names = (expected, alone, first) if expected in (alone, first) else (expected,)
+        names = (raw_name, alone, first) if raw_name in (alone, first) else (raw_name,)
         raw = next(filter(size_of, names), None)
         if raw is None:
             continue  # missing, or still empty: nsys creates the file first and fills it later
-        final = move(raw, worker.final_stem(held[0]), EXTENSION)
+        final = move(raw, worker.final_stem(group[0]), EXTENSION)
         if final is not None:
-            named.update((window.number, [final]) for window in held)
+            final_names.update((window.number, [final]) for window in group)
     if windows and gate == "none":
         # The user's own ranges can outnumber our windows: extra reports go to the last window.
         for raw in _remaining(worker):
-            window = next((window for window in windows if window.number not in named), windows[-1])
+            window = next(
+                (window for window in windows if window.number not in final_names), windows[-1]
+            )
             final = move(raw, worker.final_stem(window), EXTENSION)
-            named.setdefault(window.number, []).extend(filter(None, [final]))
-    return named
+            final_names.setdefault(window.number, []).extend(filter(None, [final]))
+    return final_names
 
 
 def raw_reports(
@@ -61,12 +63,12 @@ def raw_reports(
     end = range_end(worker, options)
     if end == "none":
         return [(raw_stem(worker) + EXTENSION, windows)] if windows else []
-    recorded = windows[: ranges_recorded(end)]
-    if len(recorded) == 1:
-        return [(raw_stem(worker) + EXTENSION, recorded)]
+    windows_of_nsys = windows[: ranges_recorded(end)]
+    if len(windows_of_nsys) == 1:
+        return [(raw_stem(worker) + EXTENSION, windows_of_nsys)]
     return [
         (f"{raw_stem(worker)}.{position}{EXTENSION}", (window,))
-        for position, window in enumerate(recorded, 1)
+        for position, window in enumerate(windows_of_nsys, 1)
     ]
 
 
@@ -75,26 +77,26 @@ def expected_reports(worker: Worker, windows: Windows, options: NsightOptions) -
 
     Reports that the user's template gives the same name are numbered, as `move` will do.
     """
-    named: Files = {}
-    taken: Counter[str] = Counter()
-    for _, held in raw_reports(worker, windows, options):
-        stem = worker.final_stem(held[0])
-        taken[stem] += 1
-        number = f".{taken[stem]}" if taken[stem] > 1 else ""
-        named.update((window.number, [stem + number + EXTENSION]) for window in held)
-    return named
+    final_names: Files = {}
+    counts: Counter[str] = Counter()
+    for _, group in raw_reports(worker, windows, options):
+        stem = worker.final_stem(group[0])
+        counts[stem] += 1
+        number = f".{counts[stem]}" if counts[stem] > 1 else ""
+        final_names.update((window.number, [stem + number + EXTENSION]) for window in group)
+    return final_names
 
 
 def _remaining(worker: Worker) -> list[str]:
     """The reports that still have nsys's own names, in order of capture."""
     stem = glob.escape(raw_stem(worker))
-    numbered = [
+    paths = [
         path
         for path in glob.glob(f"{stem}.*{EXTENSION}")
         if path[len(raw_stem(worker)) + 1 : -len(EXTENSION)].isdigit()
     ]
-    found = [raw_stem(worker) + EXTENSION, *sorted(numbered, key=lambda path: (len(path), path))]
-    return [path for path in found if size_of(path)]
+    candidates = [raw_stem(worker) + EXTENSION, *sorted(paths, key=lambda path: (len(path), path))]
+    return [path for path in candidates if size_of(path)]
 
 
 def size_of(path: str) -> int:

@@ -57,12 +57,12 @@ def nested_times(
     latest = 0
     last_start, last_end = -_FOREVER, _FOREVER
     # A report can have millions of ranges, so the loop looks up as little as it can.
-    for start, end, signed, name in ranges:
+    for start, end, signed_thread, name in ranges:
         if start <= last_start and (start < last_start or end > last_end):
             raise OutOfOrder
         last_start, last_end = start, end
-        if signed != latest:
-            latest, thread = signed, abs(signed)
+        if signed_thread != latest:
+            latest, thread = signed_thread, abs(signed_thread)
             ends, around = threads.setdefault(thread, ([_FOREVER], [root]))
         while ends[-1] <= start:
             ends.pop()
@@ -82,7 +82,7 @@ def nested_times(
                 places.append(parent.inside[key])
             place = parent.inside[name] = parent.inside[key]
         place.durations.append(end - start)
-        if signed > 0:
+        if signed_thread > 0:
             ends.append(end)
             around.append(place)
         if device is not None:

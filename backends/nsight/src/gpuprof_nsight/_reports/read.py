@@ -204,11 +204,11 @@ class Report:
         for number, owner, text in self._rows(_DOMAINS):
             if text == domain or (not domain and text):
                 owners.setdefault(number, []).append(str(owner))
-        named = [
+        conditions = [
             f"domainId = {number} AND globalTid >> 24 IN ({', '.join(processes)})"
             for number, processes in owners.items()
         ]
-        condition = " OR ".join(named) or "0"
+        condition = " OR ".join(conditions) or "0"
         return condition if domain else f"NOT coalesce({condition}, 0)"
 
     def _rows_of(self, table: str, query: str) -> Iterator[Any]:

@@ -42,19 +42,19 @@ def recorded_tracks(
     Returns:
         ``None`` if the report does not say when it began.
     """
-    begun = next(rows(_START), (None,))[0] if "TARGET_INFO_SESSION_START_TIME" in tables else None
-    if begun is None:
+    origin = next(rows(_START), (None,))[0] if "TARGET_INFO_SESSION_START_TIME" in tables else None
+    if origin is None:
         return None
     strings = dict(rows("SELECT id, value FROM StringIds")) if "StringIds" in tables else {}
     threads: dict[int, str] = {}
     if "ThreadNames" in tables:
         for thread, name in rows("SELECT globalTid, nameId FROM ThreadNames"):
             threads[thread] = strings.get(name, "")
-    found: dict[tuple[str, int, int, str], list[tuple[str, int, int]]] = {}
+    spans_by_track: dict[tuple[str, int, int, str], list[tuple[str, int, int]]] = {}
 
     def add(kind: str, where: tuple[int, int, str], name: object, start: int, end: int) -> None:
         text = name if isinstance(name, str) else strings.get(name, "")
-        found.setdefault((kind, *where), []).append((text, begun + start, begun + end))
+        spans_by_track.setdefault((kind, *where), []).append((text, origin + start, origin + end))
 
     def thread_of(number: int) -> tuple[int, int, str]:
         return number >> 24 & 0xFFFFFF, number & 0xFFFFFF, threads.get(number, "")
@@ -78,5 +78,5 @@ def recorded_tracks(
                 add(kind, (0, 0, f"GPU {device}, stream {stream}"), name, start, end)
     return [
         RecordedTrack(kind, spans, process, thread, name)
-        for (kind, process, thread, name), spans in found.items()
+        for (kind, process, thread, name), spans in spans_by_track.items()
     ]
