@@ -216,7 +216,7 @@ def find(record: Record, enough: bool) -> list[Finding]:
         if enough or cause.blind:
             suspects = list(cause.select(record, findings))
             findings += _worth_it(record, cause, suspects, enough)
-    return sorted(findings, key=lambda each: -_worth(each))
+    return sorted(findings, key=lambda finding: -_worth(finding))
 
 
 def _worth(finding: Finding) -> float:
@@ -253,9 +253,9 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, enough: bool) -> Fin
         if 0 < len(activities) < len(suspect.activities):
             smaller = _only_part(record, suspect, activities)
             less = cause.instead(record, smaller)
-            saved = record.saves(less, suspect.within)
-            if saved >= _NEARLY_ALL * saves:
-                suspect, factors, saves = smaller, less, saved
+            saving = record.saves(less, suspect.within)
+            if saving >= _NEARLY_ALL * saves:
+                suspect, factors, saves = smaller, less, saving
     sure = cause.grade == "named"
     if cause.grade in ("large", "lasting") and saves >= _LARGE and not suspect.doubtful:
         sure = cause.grade == "large" or min(record.in_halves(saves, factors)) >= _IN_A_HALF
@@ -315,13 +315,13 @@ def peers_median(record: Record, suspect: Suspect) -> Factors:
     suspects = {number for number, _ in suspect.activities}
     factors: dict[Activity, Floats] = {}
     for number, place in suspect.activities:
-        here = run.processes[number]
-        ranks = stragglers.members(run, here.group).values()
+        process = run.processes[number]
+        ranks = stragglers.members(run, process.group).values()
         peers = [rank for rank in ranks if rank[0].number not in suspects]
         if peers:
-            own = stragglers.own_time(run, place, [[here]])[:, 0]
-            usually = np.median(stragglers.own_time(run, place, peers), axis=1)
-            shorter = np.where(own > 0, usually / np.maximum(own, 1), 1.0)
+            own = stragglers.own_time(run, place, [[process]])[:, 0]
+            median = np.median(stragglers.own_time(run, place, peers), axis=1)
+            shorter = np.where(own > 0, median / np.maximum(own, 1), 1.0)
             factors[number, place] = np.minimum(1.0, shorter)
     return _by_step(factors)
 
@@ -367,7 +367,7 @@ def _outside(record: Record, process: int, step: int) -> int:
 
 
 def _by_step(factors: Mapping[Activity, Floats]) -> Factors:
-    return lambda step: {activity: float(each[step]) for activity, each in factors.items()}
+    return lambda step: {activity: float(values[step]) for activity, values in factors.items()}
 
 
 def _times_and_mean(
@@ -396,9 +396,9 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     run, numbers = record.run, straggler.processes
     steps = [run.steps[position].number for position in straggler.to_capture(record.usual)]
     ranks = {run.processes[number].rank for number in numbers}
-    profiled = _is_alone_profiled(record, straggler)
+    is_profiled = _is_alone_profiled(record, straggler)
     loop = run.steps[record.usual[0]].start, run.steps[record.usual[-1]].end
-    starved = max(waited(run.processes[number], *loop) or 0.0 for number in numbers)
+    starvation = max(waited(run.processes[number], *loop) or 0.0 for number in numbers)
     activities = [
         (number, place)
         for number in numbers
@@ -423,19 +423,19 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
             probability=straggler.probability,
             ratio=straggler.ratio,
             others_waited=_others_waited(record, straggler) / 1e9,
-            profiled=profiled,
+            profiled=is_profiled,
             facts=Facts(
                 processes=len(numbers),
                 node=run.processes[numbers[0]].node if straggler.alone else "",
                 grew=(straggler.grew[0] / 1e9, straggler.grew[1] / 1e9),
-                starved=starved,
+                starved=starvation,
                 ranks=_to_capture(record, straggler.group, ranks),
                 steps=steps,
             ),
         ),
         activities=activities,
         excess=excess,
-        doubtful=profiled or straggler.alone or starved >= STARVED,
+        doubtful=is_profiled or straggler.alone or starvation >= STARVED,
     )
 
 
@@ -448,8 +448,8 @@ def another_part(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
             places = stragglers.common_places(run, group) if place == ALL else [place]
             suspect = _slow(record, straggler, "imbalance")
             nodes = {run.processes[number].node for number in straggler.processes}
-            elsewhere = {process.node for process in run.groups[group]} - nodes
-            node = nodes.pop() if len(nodes) == 1 and elsewhere else ""
+            other_nodes = {process.node for process in run.groups[group]} - nodes
+            node = nodes.pop() if len(nodes) == 1 and other_nodes else ""
             ranks = _to_capture(record, group, {run.processes[straggler.processes[0]].rank})
             yield attrs.evolve(
                 suspect,
@@ -475,8 +475,8 @@ def in_a_pool(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
     what the group's part of the path would lose if the rank answered as many calls as the others.
     """
     run = record.run
-    known = {finding.group for finding in findings}
-    pools = [group for group in run.groups if group not in known]
+    with_findings = {finding.group for finding in findings}
+    pools = [group for group in run.groups if group not in with_findings]
     for group, place in (
         (pool, place) for pool in pools for place in stragglers.common_places(run, pool)
     ):
@@ -494,14 +494,14 @@ def in_a_pool(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
         ]
         took = times.sum(axis=0) / calls.sum(axis=0).clip(1)
         slowest = int(took.argmax())
-        answered = calls.sum(axis=0)
-        if answered[slowest] < _LEAST_CALLS or answered[slowest] > _FEWER * np.median(answered):
+        counts = calls.sum(axis=0)
+        if counts[slowest] < _LEAST_CALLS or counts[slowest] > _FEWER * np.median(counts):
             continue
         if any(half[slowest] < _LONGER * np.median(half) for half in halves):
             continue
-        usually = float(np.median(np.delete(took, slowest)))
+        median = float(np.median(np.delete(took, slowest)))
         rates = 1 / took.clip(1)
-        lost = 1 - rates.sum() / (rates.sum() - rates[slowest] + 1 / max(1.0, usually))
+        loss = 1 - rates.sum() / (rates.sum() - rates[slowest] + 1 / max(1.0, median))
         numbers = {process.number for process in members}
         on_path = sum(
             float(share.mean())
@@ -511,15 +511,15 @@ def in_a_pool(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
         name = list(workers)[slowest]
         finding = _finding(
             record,
-            on_path * lost * record.in_steps * record.loop,
+            on_path * loss * record.in_steps * record.loop,
             cause="rank",
             worker=name,
             workers=[name],
             group=group,
             scope=record.name(place),
-            ratio=float(took[slowest]) / max(1.0, usually),
+            ratio=float(took[slowest]) / max(1.0, median),
             facts=Facts(
-                a_call=(float(took[slowest]) / 1e9, usually / 1e9),
+                a_call=(float(took[slowest]) / 1e9, median / 1e9),
                 ranks=_to_capture(record, group, {ranks[slowest][0].rank}),
                 steps=[run.steps[position].number for position in record.usual[:1]],
             ),
@@ -530,9 +530,9 @@ def in_a_pool(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
 def by_turns(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
     """Places in which another rank is slow in each step, in groups of which nothing is said."""
     run = record.run
-    known = {finding.group for finding in findings}
+    with_findings = {finding.group for finding in findings}
     for group in run.groups:
-        for place in () if group in known else stragglers.common_places(run, group):
+        for place in () if group in with_findings else stragglers.common_places(run, group):
             if stragglers.imbalanced(run, group, place):
                 activities = _of_group(record, group, [place])
                 processes = [run.processes[number] for number, _ in activities]
@@ -589,18 +589,18 @@ def _is_alone_profiled(record: Record, straggler: Straggler) -> bool:
 
 def _is_explained(record: Record, straggler: Straggler, findings: Sequence[Finding]) -> bool:
     """Whether most of what ranks are slower by is known to be the garbage collector, or pauses."""
-    collected = (
+    collector_costs = (
         1e9 * finding.seconds * len(record.usual)
         for finding in findings
         if finding.cause == "garbage collection" and set(straggler.names) <= set(finding.workers)
     )
-    paused = (
+    pause_costs = (
         occasion.cost
         for occasion in record.occasions.pauses
         if straggler.kind == "rank" and set(straggler.processes) == set(occasion.processes)
     )
     most = _MOST_OF_IT * straggler.excess * len(record.usual)
-    return any(cost >= most for cost in chain(collected, paused))
+    return any(cost >= most for cost in chain(collector_costs, pause_costs))
 
 
 # Which activities: on the path, whoever does them
@@ -611,17 +611,19 @@ def collections(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     run = record.run
     rows = run.sums[(run.sums["collecting"] > 0) & ~run.waiting_places[run.sums["place"]]]
     rows = rows[np.isin(rows["step"], record.usual)]
-    stopped = np.bincount(rows["process"], rows["collecting"], len(run.processes))
-    worst = int(stopped.argmax())
-    if stopped[worst] < _LEAST_SHARE * record.mean * len(record.usual):
+    pause_times = np.bincount(rows["process"], rows["collecting"], len(run.processes))
+    worst = int(pause_times.argmax())
+    if pause_times[worst] < _LEAST_SHARE * record.mean * len(record.usual):
         return
     sums = np.bincount(rows["place"], rows["collecting"] * (rows["process"] == worst))
     activities = dict.fromkeys(zip(rows["process"].tolist(), rows["place"].tolist(), strict=True))
-    processes = sorted({number for number, _ in activities}, key=lambda each: -stopped[each])
+    processes = sorted(
+        {number for number, _ in activities}, key=lambda number: -pause_times[number]
+    )
     yield Suspect(
         finding=_finding(
             record,
-            float(stopped[worst]),
+            float(pause_times[worst]),
             cause="garbage collection",
             worker=run.processes[worst].name,
             workers=[run.processes[number].name for number in processes],
@@ -646,11 +648,11 @@ def on_path(
 
     def select(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
         run = record.run
-        named = {(finding.worker, finding.scope) for finding in findings}
+        pairs = {(finding.worker, finding.scope) for finding in findings}
         shares: dict[Activity, float] = {}
         for (number, place, kind), share in record.shares.items():
-            known = (run.processes[number].name, record.name(place, number)) in named
-            if not known and belongs(record, (number, place), kind):
+            is_known = (run.processes[number].name, record.name(place, number)) in pairs
+            if not is_known and belongs(record, (number, place), kind):
                 shares[number, place] = shares.get((number, place), 0.0) + float(share.mean())
         if sum(shares.values()) < _LEAST_SHARE:
             return
@@ -690,8 +692,8 @@ def _is_data(record: Record, activity: Activity, kind: Kind) -> bool:
 
 def _is_synchronisation(record: Record, activity: Activity, kind: Kind) -> bool:
     _, place = activity
-    named = place >= 0 and _SYNC_NAMES.search(record.run.places[place].name.lower())
-    return kind in ("work", "handover") and bool(named)
+    match = place >= 0 and _SYNC_NAMES.search(record.run.places[place].name.lower())
+    return kind in ("work", "handover") and bool(match)
 
 
 def _is_driver(record: Record, activity: Activity, kind: Kind) -> bool:
@@ -719,12 +721,12 @@ def queued_for(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         # a worker with peers is compared with them, unless several others call each of them
         if min(map(len, callers)) < (1 if len(numbers) == 1 else 2):
             continue
-        queued = float(sum(call.queued for call in chain.from_iterable(of_group)))
-        worked = float(run.work(processes)[record.replayed].sum())
-        share = queued / max(1.0, queued + worked)
+        queue_time = float(sum(call.queued for call in chain.from_iterable(of_group)))
+        work_time = float(run.work(processes)[record.replayed].sum())
+        share = queue_time / max(1.0, queue_time + work_time)
         if share >= _QUEUED:
-            each = queued / sum(map(len, of_group))
-            a_step = worked / len(processes) / len(record.replayed)
+            a_call = queue_time / sum(map(len, of_group))
+            a_step = work_time / len(processes) / len(record.replayed)
             places = {place for process in processes for place in process.places[1:].tolist()}
             works = [place for place in sorted(places) if not run.waiting_places[place]]
             finding = _finding(
@@ -735,7 +737,7 @@ def queued_for(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
                 workers=[process.name for process in processes],
                 group=group,
                 scope=record.name(works[0] if len(works) == 1 else ALL),
-                facts=Facts(processes=len(processes), queued=(share, each / 1e9)),
+                facts=Facts(processes=len(processes), queued=(share, a_call / 1e9)),
             )
             yield Suspect(
                 finding=finding,
@@ -772,7 +774,7 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     works = sums[number, place] >= 0.5 * total
     # an actor that goes on working meanwhile would need that time anyway
     others = np.delete(sums.sum(axis=1), number) if run.driver is not None else np.zeros(1)
-    lost = 1 - min(1.0, float(others.max(initial=0.0)) / total)
+    loss = 1 - min(1.0, float(others.max(initial=0.0)) / total)
     finding = _finding(
         record,
         total,
@@ -784,7 +786,7 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         scope="(between steps)",
         steps=count,
         of=count,
-        saves=(1 - record.in_steps) * lost,
+        saves=(1 - record.in_steps) * loss,
         facts=Facts(inside=record.name(place) if works else ""),
     )
     yield Suspect(finding=finding)
@@ -837,10 +839,10 @@ def _others_than(
     occasions: Iterable[Occasion], record: Record, findings: Sequence[Finding]
 ) -> Iterator[Occasion]:
     """Occasions that no finding is about, and that are no kind of step."""
-    stopped = {
+    workers = {
         finding.worker for finding in findings if finding.cause in ("pauses", "garbage collection")
     }
-    known = {(finding.worker, finding.scope) for finding in findings}
+    pairs = {(finding.worker, finding.scope) for finding in findings}
     by_turns = {
         finding.group
         for finding in findings
@@ -850,8 +852,8 @@ def _others_than(
         number = occasion.processes[0]
         worker = record.run.processes[number].name
         places = {(worker, record.name(place, number)) for place in occasion.places}
-        expected = occasion.more is not None and record.run.processes[number].group in by_turns
-        if worker in stopped or expected or not known.isdisjoint(places):
+        of_turns = occasion.more is not None and record.run.processes[number].group in by_turns
+        if worker in workers or of_turns or not pairs.isdisjoint(places):
             continue
         if not occasion.is_kind(record):
             yield occasion

@@ -56,7 +56,7 @@ def recognise(run: Run) -> list[Collective]:
     ``barrier``. That is the most that it can have waited: what a rank did before the reduction is
     not seen.
     """
-    found = []
+    collectives = []
     for group, members in run.groups.items():
         if len(members) < 2 or len({process.rank for process in members}) < len(members):
             continue
@@ -68,10 +68,10 @@ def recognise(run: Run) -> list[Collective]:
                 continue
             meetings = _meetings(run, members, place)
             if meetings:
-                found.append(Collective(group, run.places[place].path))
+                collectives.append(Collective(group, run.places[place].path))
                 hidden.add(place)
                 _add_waits(run, place, meetings)
-    return found
+    return collectives
 
 
 _Meeting = tuple[Sequence[Process], Sequence["_Calls"]]
@@ -90,19 +90,22 @@ def _meetings(run: Run, members: Sequence[Process], place: int) -> list[_Meeting
     meet = [call for call in calls if call.meets(run, one_group)]
     if meet:
         return [(members, meet)]
-    found = []
-    left = {process.number: process for process in members}
-    noted = chain.from_iterable(process_groups(members).values())
-    for numbers in noted:
-        if left.keys() >= set(numbers) and (meeting := those([left[each] for each in numbers]))[1]:
-            found.append(meeting)
-            for each in numbers:
-                del left[each]
-    rest = list(left.values())
-    if found:
+    meetings = []
+    by_number = {process.number: process for process in members}
+    groups = chain.from_iterable(process_groups(members).values())
+    for numbers in groups:
+        if (
+            by_number.keys() >= set(numbers)
+            and (meeting := those([by_number[number] for number in numbers]))[1]
+        ):
+            meetings.append(meeting)
+            for number in numbers:
+                del by_number[number]
+    rest = list(by_number.values())
+    if meetings:
         calls = _aligned(run, rest, place) if rest else []
-    apart = map(those, _ending_together(run, rest, calls))
-    return [*found, *(meeting for meeting in apart if meeting[1])]
+    others = map(those, _ending_together(run, rest, calls))
+    return [*meetings, *(meeting for meeting in others if meeting[1])]
 
 
 def _ending_together(
@@ -114,16 +117,16 @@ def _ending_together(
         return
     length = float(np.median([step.duration for step in run.steps]))
     ends = np.concatenate(usual)
-    left = np.arange(len(members))
+    columns = np.arange(len(members))
     alone = 0
-    while len(left) > 1 and alone < _MOST_ALONE:
-        apart = np.median(np.abs(ends[:, left] - ends[:, left[:1]]), axis=0)
-        near = apart <= _TOGETHER * _APART * length
+    while len(columns) > 1 and alone < _MOST_ALONE:
+        distances = np.median(np.abs(ends[:, columns] - ends[:, columns[:1]]), axis=0)
+        near = distances <= _TOGETHER * _APART * length
         if near.sum() > 1:
-            yield [members[column] for column in left[near].tolist()]
+            yield [members[column] for column in columns[near].tolist()]
         else:
             alone += 1
-        left = left[~near]
+        columns = columns[~near]
 
 
 @attrs.frozen(eq=False)
@@ -152,9 +155,9 @@ class _Calls:
         starts, ends = self.starts[usual], self.ends[usual]
         steps = [run.steps[position] for position in self.steps[usual].tolist()]
         length = float(np.median([step.duration for step in steps]))
-        apart = float(np.median(np.ptp(starts, axis=1)))
-        together = float(np.median(np.ptp(ends, axis=1)))
-        if apart < _APART * length:
+        start_spread = float(np.median(np.ptp(starts, axis=1)))
+        end_spread = float(np.median(np.ptp(ends, axis=1)))
+        if start_spread < _APART * length:
             return False
         origin = np.array([[step.start] for step in steps], np.int64)
         began, took = (starts - origin).astype(float), (ends - starts).astype(float)
@@ -162,24 +165,24 @@ class _Calls:
         of_ranks = -_centred(_centred(began, 1), 0), _centred(_centred(took, 1), 0), _SLOPE
         of_steps = _centred(last, 0), _centred(end, 0), _FOLLOWS
         # where little varies, a slope is that of noise
-        little = max(2 * together, _TELLING * apart)
+        little = max(2 * end_spread, _TELLING * start_spread)
         if one_group and (ends.min(axis=1) >= starts.max(axis=1)).mean() >= _AFTER:
             # however far apart a busy machine lets them end
             return _slope(-_centred(began, 1), _centred(took, 1)) >= _ONE_GROUP_SLOPE and (
                 of_steps[0].std() <= little or _slope(*of_steps[:2]) >= _FOLLOWS
             )
-        if together > _TOGETHER * apart:
+        if end_spread > _TOGETHER * start_spread:
             return False
-        slopes = [each for each in (of_ranks, of_steps) if each[0].std() > little]
-        exact = together <= _EXACT * apart
+        slopes = [fit for fit in (of_ranks, of_steps) if fit[0].std() > little]
+        exact = end_spread <= _EXACT * start_spread
         return (exact or len(slopes) == 2) and all(
             _slope(of, on) >= least for of, on, least in slopes
         )
 
 
 def _centred(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    centred: NDArray[np.float64] = values - np.mean(values, axis=axis, keepdims=True)
-    return centred
+    deviations: NDArray[np.float64] = values - np.mean(values, axis=axis, keepdims=True)
+    return deviations
 
 
 def _slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> float:
@@ -190,11 +193,11 @@ def _slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> float:
 
 def _shared_places(members: Sequence[Process]) -> set[int]:
     """The places in which all of these processes have been in enough steps."""
-    found: list[set[int]] = []
+    sets: list[set[int]] = []
     for process in members:
         counts = np.bincount(process.ledger.spans["place"], minlength=len(process.places))
-        found.append(set(process.places[counts >= _LEAST_STEPS].tolist()))
-    return set.intersection(*found) - {-1}
+        sets.append(set(process.places[counts >= _LEAST_STEPS].tolist()))
+    return set.intersection(*sets) - {-1}
 
 
 def _has_below(run: Run, place: int, hidden: set[int]) -> bool:
@@ -217,13 +220,13 @@ def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls]:
         mine = mine[np.argsort(spans["start"][mine], kind="stable")]
         starts = spans["start"][mine] + offset
         begins, ends = run.step_edges(process)
-        marked = np.flatnonzero(ends > begins)
-        marked = marked[np.argsort(begins[marked], kind="stable")]
-        if not len(marked) or not len(mine):
+        own_steps = np.flatnonzero(ends > begins)
+        own_steps = own_steps[np.argsort(begins[own_steps], kind="stable")]
+        if not len(own_steps) or not len(mine):
             return []
-        at = np.searchsorted(begins[marked], starts, "right") - 1
-        inside = (at >= 0) & (starts < ends[marked[at]])
-        steps = marked[at[inside]]
+        at = np.searchsorted(begins[own_steps], starts, "right") - 1
+        inside = (at >= 0) & (starts < ends[own_steps[at]])
+        steps = own_steps[at[inside]]
         count = np.bincount(steps, minlength=len(run.steps))
         counts.append(count)
         rows.append(mine[inside])
@@ -232,15 +235,15 @@ def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls]:
         first[steps[::-1]] = np.arange(len(steps))[::-1]
         firsts.append(first)
     of_ranks = np.array(counts)
-    alike = (of_ranks == of_ranks[0]).all(axis=0) & (of_ranks[0] > 0)
-    usual = np.bincount(of_ranks[0][alike])
+    same_count = (of_ranks == of_ranks[0]).all(axis=0) & (of_ranks[0] > 0)
+    usual = np.bincount(of_ranks[0][same_count])
     if not len(usual):
         return []
     size = int(usual.argmax())
-    chosen = np.flatnonzero(alike & (of_ranks[0] == size))
+    chosen = np.flatnonzero(same_count & (of_ranks[0] == size))
     if len(chosen) < _LEAST_STEPS or size > _MOST_CALLS:
         return []
-    made = []
+    calls = []
     for number in range(size):
         at = np.stack(
             [row[first[chosen] + number] for row, first in zip(rows, firsts, strict=True)], axis=1
@@ -255,16 +258,16 @@ def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls]:
             )
             for edge in ("start", "end")
         ]
-        made.append(_Calls(number, chosen, at, *edges))
-    return made
+        calls.append(_Calls(number, chosen, at, *edges))
+    return calls
 
 
 def _add_waits(run: Run, place: int, meetings: Sequence[_Meeting]) -> None:
     """Add the scopes in which ranks wait, with the keys at which they meet."""
     around = run.places[place]
     inner = len(run.places)
-    added = Place.inside(around, place, WAIT, BARRIER)
-    run.places.append(attrs.evolve(added, name=around.name))
+    inner_place = Place.inside(around, place, WAIT, BARRIER)
+    run.places.append(attrs.evolve(inner_place, name=around.name))
     run.__dict__.pop("waiting_places", None)
     run.__dict__.pop("_parents", None)
     rows = (
@@ -281,18 +284,18 @@ def _add_waits(run: Run, place: int, meetings: Sequence[_Meeting]) -> None:
         spans, links = [ledger.spans], [ledger.links]
         for call in calls:
             last = call.starts.max(axis=1)
-            waited = ledger.spans[call.rows[:, column]].copy()
-            waited["place"] = number
-            waited["end"] = np.minimum(last - ledger.offset, waited["end"])
-            spans.append(waited)
-            linked = np.zeros(len(waited), ledger.links.dtype)
+            wait_spans = ledger.spans[call.rows[:, column]].copy()
+            wait_spans["place"] = number
+            wait_spans["end"] = np.minimum(last - ledger.offset, wait_spans["end"])
+            spans.append(wait_spans)
+            wait_links = np.zeros(len(wait_spans), ledger.links.dtype)
             for name in ("place", "track", "start", "end"):
-                linked[name] = waited[name]
-            linked["role"] = ledgers.MEETS
-            linked["key"] = [
+                wait_links[name] = wait_spans[name]
+            wait_links["role"] = ledgers.MEETS
+            wait_links["key"] = [
                 key_of(f"{process.group}:{place}:{set_number}:{call.number}:{step}")
                 for step in call.steps.tolist()
             ]
-            links.append(linked)
+            links.append(wait_links)
         ledger.spans, ledger.links = np.concatenate(spans), np.concatenate(links)
         process.places = np.append(process.places, inner)

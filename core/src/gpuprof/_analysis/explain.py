@@ -277,8 +277,8 @@ class Explainer:
         if run.driver is not None and not record.graph.blind:  # else its scopes do not tell work
             members = {"Runner": [run.processes[run.driver]], **members}
         confidence = self._confidence()
-        handled = sizes(run)
-        untimed = (run.processes[number].name for number in sorted(run.untimed))
+        byte_sizes = sizes(run)
+        untimed_names = (run.processes[number].name for number in sorted(run.untimed))
         findings = causes.find(record, confidence.enough)
         extra, lines, unreadable = stacks.find(record, findings)
         return Explanation(
@@ -297,12 +297,12 @@ class Explainer:
             },
             kinds=self._kinds(),
             groups=[
-                self._times(group, timed)
+                self._times(group, with_times)
                 for group, processes in members.items()
-                if (timed := [each for each in processes if each.number not in run.untimed])
+                if (with_times := [p for p in processes if p.number not in run.untimed])
             ],
             scopes=[
-                ScopeTimes(group, run.places[place].path, p50, p95, handled.get((group, place)))
+                ScopeTimes(group, run.places[place].path, p50, p95, byte_sizes.get((group, place)))
                 for (group, place), (p50, p95) in spreads(run).items()
             ],
             paths=[
@@ -315,7 +315,7 @@ class Explainer:
             extra=extra,
             lines=lines,
             confidence=confidence,
-            untimed=list(dict.fromkeys(untimed)),
+            untimed=list(dict.fromkeys(untimed_names)),
             uncounted=[process.name for process in run.uncounted],
             ended_early=run.ended_early,
             recognised=run.recognised,
@@ -376,18 +376,18 @@ class Explainer:
         run, usual = self.run, self.record.usual
         columns = [process.number for process in processes]
         lengths = run.lengths[np.ix_(usual, columns)]
-        tracked = run.tracked[np.ix_(usual, columns)]
+        scope_times = run.tracked[np.ix_(usual, columns)]
         work = run.work(processes)[usual]
         whole = max(1.0, float(lengths.sum()))
         ranks = list(by_name(processes).values())
         scope, whom = self._most_waited(columns)
-        waits = float((tracked - work).clip(0).sum()) / whole
+        waits = float((scope_times - work).clip(0).sum()) / whole
         return GroupTimes(
             group,
             len(ranks),
             float(work.sum()) / whole,
             waits,
-            float((lengths - tracked).sum()) / whole,
+            float((lengths - scope_times).sum()) / whole,
             imbalance(of_ranks(work, ranks), of_ranks(lengths, ranks) > 0),
             scope if waits > 0 else "",
             whom if waits > 0 else "",
@@ -438,7 +438,7 @@ class Explainer:
             key = stretch.process, stretch.place, stretch.kind
             sums[key] = sums.get(key, 0) + stretch.duration
         parts = []
-        for key, length in sorted(sums.items(), key=lambda each: -each[1]):
+        for key, length in sorted(sums.items(), key=lambda item: -item[1]):
             on_path = record.shares.get(key)
             parts.append(
                 PathPart(
@@ -450,14 +450,14 @@ class Explainer:
                     0.0 if on_path is None else float((on_path >= _ON_PATH).mean()),
                 )
             )
-        lost = sum(sums[key] for key in sums if record.is_open(key))
+        loss = sum(sums[key] for key in sums if record.is_open(key))
         return Path(
             step.number,
             why,
             step.duration / 1e9,
             parts[:_LISTED],
             max(0, len(parts) - _LISTED),
-            1 - lost / max(1, step.duration),
+            1 - loss / max(1, step.duration),
         )
 
     # Confidence
@@ -465,28 +465,28 @@ class Explainer:
     def _confidence(self) -> Confidence:
         run, record = self.run, self.record
         shares = record.shares.items()
-        lost = {key: float(share.mean()) for key, share in shares if record.is_open(key)}
-        explained = 1 - sum(lost.values())
+        losses = {key: float(share.mean()) for key, share in shares if record.is_open(key)}
+        explained_share = 1 - sum(losses.values())
         reason: Literal["", "untimed", "unexplained", "clocks"] = ""
-        if explained < EXPLAINED:
+        if explained_share < EXPLAINED:
             reason = "untimed" if run.untimed else "unexplained"
         elif run.bound is not None and run.bound > 0.5 * record.median:
             reason = "clocks"
         confidence = Confidence(
-            explained,
+            explained_share,
             None if run.bound is None else run.bound / 1e9,
             sum(step.disturbed for step in run.steps) / max(1, len(run.steps)),
             reason,
         )
-        worst = max(lost, key=lost.__getitem__, default=None)
-        if worst is None or lost[worst] < _LEAST_LOST:
+        worst = max(losses, key=losses.__getitem__, default=None)
+        if worst is None or losses[worst] < _LEAST_LOST:
             return confidence
         number, place, _ = worst
         return attrs.evolve(
             confidence,
             worker=run.processes[number].name,
             scope=record.name(place),
-            seconds=lost[worst] * record.mean / 1e9,
+            seconds=losses[worst] * record.mean / 1e9,
             remedy=self._remedy(run.processes[number], place),
         )
 
@@ -505,8 +505,8 @@ class Explainer:
         if any(event["event"] == "thinned" for event in process.ledger.events):
             return Remedy("bytes_per_step")
         if name in CALLS and run.gone:
-            gone = sorted({run.processes[number].name for number in run.gone})
-            return Remedy("no early end", gone=gone)
+            names = sorted({run.processes[number].name for number in run.gone})
+            return Remedy("no early end", gone=names)
         if name in CALLS and name.startswith("ray."):
             return None if run.launched else Remedy("record all")
         if name.startswith("torch.") and "torch" not in run.instruments:

@@ -82,12 +82,12 @@ def figure(values: Floats, lasting: float = 0.0, wandering: float = 1.0) -> Figu
         lasting: a standard error that more steps would not make smaller, relative.
         wandering: the least `_inflation`, as all ranks of the group tell.
     """
-    found = values[values > 0]
-    count, share = len(found), len(found) / max(1, len(values))
+    times = values[values > 0]
+    count, share = len(times), len(times) / max(1, len(values))
     if not count:
         return Figure(0.0, 0.0, 0, 0.0)
-    median = float(np.median(found))
-    logs = np.log(found)
+    median = float(np.median(times))
+    logs = np.log(times)
     correlation = _correlation(logs)
     length = _block_length(correlation, count)
     error = _bootstrap(logs, length) if count > 1 else 0.0
@@ -108,18 +108,18 @@ def wandering(ranks: Iterable[Floats]) -> float:
         ranks: of each rank of a group the seconds of each step; 0 for one that does not have it.
     """
     orders = [_orders(values[values > 0]) for values in ranks]
-    orders = [each for each in orders if len(each) >= _FEWEST and each.any()]
+    orders = [order for order in orders if len(order) >= _FEWEST and order.any()]
     if not orders:
         return 1.0
     likelihood, inflation = 0.0, 0.0
-    for each in orders:
-        count = len(each)
+    for order in orders:
+        count = len(order)
         angles = 2 * np.pi * np.arange(1, (count - 1) // 2 + 1) / count
-        spectrum = np.abs(np.fft.rfft(each)[1 : len(angles) + 1]) ** 2 / (each @ each)
+        spectrum = np.abs(np.fft.rfft(order)[1 : len(angles) + 1]) ** 2 / (order @ order)
         slow = (1 - _WANDERING**2) / (1 - 2 * _WANDERING * np.cos(angles) + _WANDERING**2)
-        expected = 1 - _SHARES + _SHARES * slow
-        variance = (spectrum / expected).mean(axis=1)
-        likelihood -= len(angles) * np.log(variance) + np.log(expected).sum(axis=1)
+        expectation = 1 - _SHARES + _SHARES * slow
+        variance = (spectrum / expectation).mean(axis=1)
+        likelihood -= len(angles) * np.log(variance) + np.log(expectation).sum(axis=1)
         of_mean = 1 + _SHARES[:, 0] * (_inflation(_WANDERING, count) - 1)
         inflation += variance * of_mean / len(orders)
     weights = np.exp(likelihood - np.max(likelihood))
@@ -139,8 +139,8 @@ def _correlation(values: Floats) -> float:
     ranks = _orders(values)
     if count < _FEWEST or not ranks.any():
         return 0.0
-    found = float(ranks[1:] @ ranks[:-1] / (ranks @ ranks))
-    return min(_LARGEST_CORRELATION, max(0.0, (count * found + 1) / (count - 4)))
+    estimate = float(ranks[1:] @ ranks[:-1] / (ranks @ ranks))
+    return min(_LARGEST_CORRELATION, max(0.0, (count * estimate + 1) / (count - 4)))
 
 
 def _inflation(correlation: float, length: float) -> float:
@@ -154,8 +154,8 @@ def _inflation(correlation: float, length: float) -> float:
 
 def _block_length(correlation: float, count: int) -> int:
     """Long enough for what steps remember, short enough to have several blocks."""
-    wanted = math.pow(2 * correlation / (1 - correlation**2), 2 / 3) * math.pow(count, 1 / 3)
-    return max(1, min(count // 4, math.ceil(wanted)))
+    length = math.pow(2 * correlation / (1 - correlation**2), 2 / 3) * math.pow(count, 1 / 3)
+    return max(1, min(count // 4, math.ceil(length)))
 
 
 def _bootstrap(values: Floats, length: int) -> float:
@@ -199,7 +199,7 @@ def compare(
     after: Sequence[Figure],
     chances: int = 1,
     usual: float = USUAL_SPREAD,
-    alike: Iterable[Sequence[Sequence[Figure]]] = (),
+    pool: Iterable[Sequence[Sequence[Figure]]] = (),
 ) -> Change:
     """Compare two sets of runs.
 
@@ -209,26 +209,26 @@ def compare(
         chances: how many figures are looked at, of which one that stands out decides. The interval
             is so much more cautious.
         usual: the standard deviation of equal runs, as long as it is not measured.
-        alike: both sides of other figures, whose equal runs differ as much.
+        pool: both sides of other figures, whose equal runs differ as much.
     """
-    sides = [[each for each in side if each.seconds > 0] for side in (before, after)]
+    sides = [[f for f in side if f.seconds > 0] for side in (before, after)]
     centres = [float(np.mean([math.log(f.seconds) for f in side])) for side in sides if side]
     typical = [math.exp(c) for c in centres]
     if len(typical) < 2:
-        here = [math.exp(centres[0]) if side else 0.0 for side in sides] if centres else [0.0, 0.0]
-        return Change(here[0], here[1], math.nan, math.nan, math.nan)
-    within = [sum(each.error**2 for each in side) / len(side) ** 2 for side in sides]
-    spread, freedom = _spread([*(alike or [sides])], usual)
+        seconds = (
+            [math.exp(centres[0]) if side else 0.0 for side in sides] if centres else [0.0, 0.0]
+        )
+        return Change(seconds[0], seconds[1], math.nan, math.nan, math.nan)
+    within = [sum(f.error**2 for f in side) / len(side) ** 2 for side in sides]
+    spread, freedom = _spread([*(pool or [sides])], usual)
     between = spread * sum(1 / len(side) for side in sides)
     variance = sum(within) + between
     parts = [
-        (each.error**2 / len(side) ** 2, max(1.0, each.effective - 1))
-        for side in sides
-        for each in side
+        (f.error**2 / len(side) ** 2, max(1.0, f.effective - 1)) for side in sides for f in side
     ]
     parts.append((between, freedom))
-    known = sum(part**2 / degrees for part, degrees in parts)
-    degrees = variance**2 / known if known else math.inf
+    weight = sum(part**2 / degrees for part, degrees in parts)
+    degrees = variance**2 / weight if weight else math.inf
     centre = centres[1] - centres[0]
     error = math.sqrt(variance)
     half = student(1 - (1 - LEVEL) / 2 / chances, round(degrees, 1)) * error
@@ -254,10 +254,10 @@ def _spread(figures: Sequence[Sequence[Sequence[Figure]]], usual: float) -> tupl
     """
     total, worth = usual**2 * _WORTH, _WORTH
     for side in chain.from_iterable(figures):
-        if len(side) >= MEASURED and all(each.seconds > 0 for each in side):
-            found = float(np.var([math.log(each.seconds) for each in side], ddof=1))
-            inside = sum(each.error**2 for each in side) / len(side)
-            total += max(0.0, found - inside) * (len(side) - 1)
+        if len(side) >= MEASURED and all(f.seconds > 0 for f in side):
+            variance = float(np.var([math.log(f.seconds) for f in side], ddof=1))
+            inside = sum(f.error**2 for f in side) / len(side)
+            total += max(0.0, variance - inside) * (len(side) - 1)
             worth += len(side) - 1
     # Nothing measured: the usual spread is an assumption, and as such certain.
     return total / worth, worth if worth > _WORTH else math.inf

@@ -65,8 +65,8 @@ class Occasion:
         run = record.run
         group = run.processes[self.processes[0]].group
         ranks = {process.name for process in run.groups.get(group, [])}
-        there = {run.processes[number].name for number in self.processes}
-        return len(ranks) > 1 and 2 * len(ranks & there) > len(ranks)
+        names = {run.processes[number].name for number in self.processes}
+        return len(ranks) > 1 and 2 * len(ranks & names) > len(ranks)
 
     def is_kind(self, record: Loop) -> bool:
         """Whether it is a kind of step, such as an evaluation: most ranks have it, in few steps."""
@@ -78,11 +78,11 @@ class Occasion:
 
     def period(self, record: Loop) -> int | None:
         """After how many steps it comes again, if that is nearly always the same."""
-        apart = np.diff(self.numbers(record))
-        if len(apart) < 2:
+        gaps = np.diff(self.numbers(record))
+        if len(gaps) < 2:
             return None
-        usual = int(np.median(apart))
-        return usual if usual > 1 and (apart == usual).mean() >= _REGULAR else None
+        usual = int(np.median(gaps))
+        return usual if usual > 1 and (gaps == usual).mean() >= _REGULAR else None
 
 
 class Occasions:
@@ -99,16 +99,18 @@ class Occasions:
         self.rare = self._rare()
         """What is in at most half of the steps, or of the ranks, such as a checkpoint."""
         # an occasion in most steps explains none of them
-        seen = {row for each in self.rare if not each.is_usual(record) for row in each.rows}
-        self.pauses = self._paused(seen)
+        rare_rows = {
+            row for occasion in self.rare if not occasion.is_usual(record) for row in occasion.rows
+        }
+        self.pauses = self._paused(rare_rows)
         """The most expensive first."""
 
     def _rare(self) -> list[Occasion]:
         run, (rows, processes, places, own) = self._record.run, self._worked
         size, steps = len(run.places) + 1, len(self._record.usual)
-        there = np.zeros((size, steps), bool)
-        there[places, rows] = True
-        counts = there.sum(axis=1)
+        presence = np.zeros((size, steps), bool)
+        presence[places, rows] = True
+        counts = presence.sum(axis=1)
         rare = (counts >= 2) & (2 * counts <= steps) | self._of_few()
         top = np.arange(size)
         for number, place in enumerate(run.places):  # a parent stands before its children
@@ -125,7 +127,7 @@ class Occasions:
                 Occasion(
                     np.flatnonzero(sums.any(axis=1)).tolist(),
                     np.argsort(-who, kind="stable")[: np.count_nonzero(who)].tolist(),
-                    [_place(run, each) for each in np.flatnonzero(top == place).tolist()],
+                    [_place(run, inner) for inner in np.flatnonzero(top == place).tolist()],
                     float(sums.max(axis=1).sum()),
                     mostly=_place(run, inside),
                 )
@@ -136,28 +138,28 @@ class Occasions:
         """The places that at most half of the ranks of a group have, and all the others wait."""
         record, (_, processes, places, _) = self._record, self._worked
         run, size = record.run, len(record.run.processes)
-        there, steps = np.unique(places * size + processes, return_counts=True)
-        there = there[2 * steps > len(record.usual)]
+        codes, steps = np.unique(places * size + processes, return_counts=True)
+        codes = codes[2 * steps > len(record.usual)]
         few = np.zeros(len(run.places) + 1, bool)
         for name in run.groups:
             group = list(chain.from_iterable(stragglers.members(run, name).values()))
             if len(group) < 2:
                 continue
             numbers = np.array([process.number for process in group])
-            mine = np.isin(there % size, numbers)
-            counts = np.bincount(there[mine] // size, minlength=len(few))
+            mine = np.isin(codes % size, numbers)
+            counts = np.bincount(codes[mine] // size, minlength=len(few))
             work = run.work(group)[record.usual]
             for place in np.flatnonzero((counts > 0) & (2 * counts <= len(group))).tolist():
-                has = np.isin(numbers, there[mine & (there // size == place)] % size)
+                has = np.isin(numbers, codes[mine & (codes // size == place)] % size)
                 gain = (work[:, has].max(axis=1) - work[:, ~has].max(axis=1)).clip(0).mean()
                 few[place] = gain >= stragglers.LEAST_SHARE * record.mean
         return few
 
-    def _paused(self, seen: set[int]) -> list[Occasion]:
+    def _paused(self, rare_rows: set[int]) -> list[Occasion]:
         """Steps that take much longer than most, by the place of a process that made them so.
 
         Args:
-            seen: steps that are explained already.
+            rare_rows: steps that are explained already.
         """
         record, (rows, processes, places, own) = self._record, self._worked
         durations, run = record.durations, record.run
@@ -167,33 +169,35 @@ class Occasions:
         slow = durations > max(_SLOW * record.median, record.median + 5 * spread)
         width = len(run.places) + 1
         codes, size = processes * width + places, len(run.processes) * width
-        usually = np.bincount(codes[~slow[rows]], own[~slow[rows]], size) / max(1, (~slow).sum())
-        paused: dict[int, Floats] = {}
+        usual_times = np.bincount(codes[~slow[rows]], own[~slow[rows]], size) / max(
+            1, (~slow).sum()
+        )
+        pauses: dict[int, Floats] = {}
         longest = np.argsort(-durations, kind="stable")[:_MOST_SLOW]
-        for row in (row for row in longest.tolist() if slow[row] and row not in seen):
-            there = rows == row
-            more = np.bincount(codes[there], own[there], size) - usually
+        for row in (row for row in longest.tolist() if slow[row] and row not in rare_rows):
+            mine = rows == row
+            more = np.bincount(codes[mine], own[mine], size) - usual_times
             most = int(more.argmax())
             # where others take longer by as much, all may wait unseen for one of them
-            alike = more[most % width :: width] > _ALIKE * more[most]
-            if alike.sum() == 1 and more[most] >= _OF_A_SLOW_STEP * (
+            equals = more[most % width :: width] > _ALIKE * more[most]
+            if equals.sum() == 1 and more[most] >= _OF_A_SLOW_STEP * (
                 durations[row] - record.median
             ):
-                at = paused.setdefault(most, np.zeros(len(run.steps)))
+                at = pauses.setdefault(most, np.zeros(len(run.steps)))
                 at[record.usual[row]] = more[most]
         occasions = []
-        for code, more in paused.items():
+        for code, more in pauses.items():
             process, place = divmod(code, width)
             steps = np.flatnonzero(more[record.usual]).tolist()
             occasions.append(
                 Occasion(steps, [process], [_place(run, place)], float(more.sum()), more)
             )
-        return _that_stand_out(sorted(occasions, key=lambda each: -each.cost))
+        return _that_stand_out(sorted(occasions, key=lambda occasion: -occasion.cost))
 
 
 def _that_stand_out(occasions: list[Occasion]) -> list[Occasion]:
     """Any rank of a busy machine pauses: one or two must pause for much longer than the next."""
-    costs = [*(each.cost for each in occasions), 0.0]
+    costs = [*(occasion.cost for occasion in occasions), 0.0]
     sizes = range(1, min(2, len(occasions)) + 1)
     few = [size for size in sizes if costs[size - 1] >= _STANDS_OUT * costs[size]]
     return occasions[: max(few, default=0)]
@@ -224,8 +228,8 @@ def _worked(record: Loop) -> tuple[Integers, Integers, Integers, Floats]:
         (places[work], np.full(len(rows), len(run.places))),
         (own[work], outside[rows, columns]),
     )
-    found = tuple(np.concatenate(each) for each in parts)
-    return found[0], found[1], found[2], found[3]
+    arrays = tuple(np.concatenate(part) for part in parts)
+    return arrays[0], arrays[1], arrays[2], arrays[3]
 
 
 def _place(run: Run, number: int) -> int:

@@ -25,16 +25,16 @@ def tail(successes: float, trials: float, chance: float) -> float:
         return 1.0
     logs = [
         math.lgamma(count + 1)
-        - math.lgamma(each + 1)
-        - math.lgamma(count - each + 1)
-        + each * math.log(chance)
-        + (count - each) * math.log1p(-chance)
-        for each in range(least, count + 1)
+        - math.lgamma(hits + 1)
+        - math.lgamma(count - hits + 1)
+        + hits * math.log(chance)
+        + (count - hits) * math.log1p(-chance)
+        for hits in range(least, count + 1)
     ]
     if not logs:
         return 0.0
     most = max(logs)
-    return min(1.0, math.exp(most) * math.fsum(math.exp(each - most) for each in logs))
+    return min(1.0, math.exp(most) * math.fsum(math.exp(log - most) for log in logs))
 
 
 def holm(probabilities: Sequence[float]) -> list[float]:
@@ -44,12 +44,12 @@ def holm(probabilities: Sequence[float]) -> list[float]:
     [0.03, 0.5, 0.04]
     """
     order = sorted(range(len(probabilities)), key=probabilities.__getitem__)
-    found = [1.0] * len(probabilities)
-    reached = 0.0
+    results = [1.0] * len(probabilities)
+    largest = 0.0
     for rank, position in enumerate(order):
-        reached = max(reached, min(1.0, probabilities[position] * (len(order) - rank)))
-        found[position] = reached
-    return found
+        largest = max(largest, min(1.0, probabilities[position] * (len(order) - rank)))
+        results[position] = largest
+    return results
 
 
 def independent_share(values: NDArray[np.float64]) -> float:
@@ -57,9 +57,9 @@ def independent_share(values: NDArray[np.float64]) -> float:
 
     ``(1 - r) / (1 + r)`` for a correlation r > 0 of each value with the next one.
     """
-    centred = values - values.mean()
-    power = float(centred @ centred)
+    deviations = values - values.mean()
+    power = float(deviations @ deviations)
     if len(values) < 4 or power <= 0:
         return 1.0
-    correlation = max(0.0, float(np.dot(centred[1:], centred[:-1])) / power)
+    correlation = max(0.0, float(np.dot(deviations[1:], deviations[:-1])) / power)
     return (1 - correlation) / (1 + correlation)

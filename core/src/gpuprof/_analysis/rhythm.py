@@ -87,60 +87,62 @@ def rounds(calls: Sequence[Call]) -> Rounds | None:
 def _of_pools(calls: Sequence[Call]) -> frozenset[Method]:
     """Methods that are mostly called while earlier calls of them are still under way."""
     times = Counter(call.method for call in calls)
-    together = Counter(call.method for call in calls if not call.alone)
-    return frozenset(m for m in times if together[m] > times[m] / 2)
+    overlaps = Counter(call.method for call in calls if not call.alone)
+    return frozenset(m for m in times if overlaps[m] > times[m] / 2)
 
 
-def _shortest(calls: Sequence[Call], ignored: frozenset[Method]) -> Rounds | None:
+def _shortest(calls: Sequence[Call], of_pools: frozenset[Method]) -> Rounds | None:
     """The shortest rounds, in which some methods may come as often as they like."""
     by_method: dict[Method, Counter[str]] = {}
     for call in calls:
-        if call.method not in ignored:
+        if call.method not in of_pools:
             by_method.setdefault(call.method, Counter()).update(call.actors)
     longest: Rounds | None = None
     for method, actors in by_method.items():
         ((actor, count),) = actors.most_common(1)
         if count > max(_LEAST_ROUNDS, len(longest.starts) if longest else 0):
-            once = [at for at, c in enumerate(calls) if c.method == method and actor in c.actors]
-            longest = _rounds_with(once, calls, ignored) or longest
+            positions = [
+                at for at, c in enumerate(calls) if c.method == method and actor in c.actors
+            ]
+            longest = _rounds_with(positions, calls, of_pools) or longest
     return longest and _with_waits(longest, calls)
 
 
-def _with_waits(made: Rounds, calls: Sequence[Call]) -> Rounds:
+def _with_waits(loop: Rounds, calls: Sequence[Call]) -> Rounds:
     """Rounds that are sent one after the other, with no wait in between, are one.
 
     As where a driver sends a few batches through a chain at once. One that never waits says nothing
     by that.
     """
-    first, *others = made.starts
+    first, *others = loop.starts
     starts = [first]
     for at in others:
         if calls[at].waits > calls[starts[-1]].waits:
             starts.append(at)
-    return attrs.evolve(made, starts=tuple(starts)) if len(starts) > _LEAST_ROUNDS else made
+    return attrs.evolve(loop, starts=tuple(starts)) if len(starts) > _LEAST_ROUNDS else loop
 
 
 def _rounds_with(
-    once: Sequence[int], calls: Sequence[Call], ignored: frozenset[Method]
+    positions: Sequence[int], calls: Sequence[Call], of_pools: frozenset[Method]
 ) -> Rounds | None:
     """The rounds that each have one of these positions."""
-    parts = [range(*edges) for edges in pairwise([*once, len(calls)])]
+    parts = [range(*edges) for edges in pairwise([*positions, len(calls)])]
     present = Counter(m for part in parts[:-1] for m in {calls[at].method for at in part})
     least = _USUAL * (len(parts) - 1)
     usual_methods = {method for method, count in present.items() if count >= least}
-    own = usual_methods - ignored
+    own = usual_methods - of_pools
 
     def blocks(part: Iterable[int]) -> list[tuple[Method, int]]:
         """The rounds' own methods in a part, each with the position of the first call in a row."""
         own_calls = [(calls[at].method, at) for at in part if calls[at].method in own]
-        return [next(block) for _, block in groupby(own_calls, lambda each: each[0])]
+        return [next(block) for _, block in groupby(own_calls, lambda pair: pair[0])]
 
     in_order = [blocks(part) for part in parts]
-    orders = [tuple(method for method, _ in each) for each in in_order]
+    orders = [tuple(method for method, _ in block) for block in in_order]
     ((usual, _),) = Counter(orders[:-1]).most_common(1)
     whole = [number for number, order in enumerate(orders[:-1]) if order == usual]
     first, last = whole[0], whole[-1] + 1
-    loop = calls[once[first] : once[last]]
+    loop = calls[positions[first] : positions[last]]
     if (
         last - first < _LEAST_ROUNDS
         or len(whole) < _USUAL * (last - first)
@@ -176,9 +178,9 @@ def _is_loop_of_one(calls: Sequence[Call], parts: Sequence[range], own: set[Meth
     for number, part in enumerate(parts):
         for method in {calls[at].method for at in part} - own:
             numbers.setdefault(method, []).append(number)
-    for each in numbers.values():
-        if len(each) > _LEAST_ROUNDS:
-            gaps = Counter(b - a for a, b in pairwise(each))
+    for positions in numbers.values():
+        if len(positions) > _LEAST_ROUNDS:
+            gaps = Counter(b - a for a, b in pairwise(positions))
             if gaps.most_common(1)[0][1] < _USUAL * gaps.total():
                 return False
     return True
@@ -191,11 +193,11 @@ def find_steps(run: Run, driver: Process) -> tuple[list[Step], str]:
     next one, so the last round has no known end and is left out.
     """
     calls = sent_calls(run, driver)
-    made = rounds(calls) if len(calls) <= _MOST_CALLS else None
-    if made is None:
+    loop = rounds(calls) if len(calls) <= _MOST_CALLS else None
+    if loop is None:
         return [], ""
-    times = [calls[at].time for at in made.starts]
-    return [Step(number, *edges) for number, edges in enumerate(pairwise(times))], str(made)
+    times = [calls[at].time for at in loop.starts]
+    return [Step(number, *edges) for number, edges in enumerate(pairwise(times))], str(loop)
 
 
 def sent_calls(run: Run, process: Process) -> list[Call]:
@@ -206,10 +208,10 @@ def sent_calls(run: Run, process: Process) -> list[Call]:
         if other is not process
         for key, place in _links(other, RELEASES, "key", "place")
     }
-    waited: dict[int, int] = {}
+    wait_ends: dict[int, int] = {}
     for key, end in _links(process, WAITS, "key", "end"):
-        waited[key] = min(end, waited.get(key, end))
-    waits = sorted(set(waited.values()))
+        wait_ends[key] = min(end, wait_ends.get(key, end))
+    waits = sorted(set(wait_ends.values()))
     calls: list[Call] = []
     before = -1
     over: dict[Method, float] = {}
@@ -217,19 +219,19 @@ def sent_calls(run: Run, process: Process) -> list[Call]:
     # a call whose arguments are results of others has a row for each of them; whoever waits for it
     # has waited for them, too
     latest_first = rows[::-1]
-    taken = zip(latest_first["key"].tolist(), latest_first["needs"].tolist(), strict=True)
-    for key, needed in taken:
-        if needed and key in waited:
-            waited[needed] = min(waited[key], waited.get(needed, waited[key]))
-    sent = dict(zip(rows["key"].tolist(), rows["start"].tolist(), strict=True))
-    for key, start in sorted(sent.items(), key=lambda each: each[1]):
+    pairs = zip(latest_first["key"].tolist(), latest_first["needs"].tolist(), strict=True)
+    for key, argument in pairs:
+        if argument and key in wait_ends:
+            wait_ends[argument] = min(wait_ends[key], wait_ends.get(argument, wait_ends[key]))
+    starts = dict(zip(rows["key"].tolist(), rows["start"].tolist(), strict=True))
+    for key, start in sorted(starts.items(), key=lambda item: item[1]):
         if key not in answering:
             continue
         other, name = answering[key]
         method = other.group, name
         waits_before = bisect_right(waits, start)
         alone = over.get(method, 0) <= start
-        over[method] = max(over.get(method, 0), waited.get(key, float("inf")))
+        over[method] = max(over.get(method, 0), wait_ends.get(key, float("inf")))
         # unlike a method, a task runs in whichever worker has room
         actor = other.name if "." in name else other.group
         if calls and calls[-1].method == method and waits_before == before:

@@ -40,28 +40,28 @@ def are_one_group(members: Sequence[Process]) -> bool:
 def _noted(members: Sequence[Process]) -> Iterator[tuple[_Kind, tuple[int, ...]]]:
     """Each process group that the processes have noted, with those of them that are in it."""
     by_rank: dict[int, int] = {}
-    noted: dict[str, list[range]] = {}
+    groups: dict[str, list[range]] = {}
     names: dict[str, str] = {}
     for process in members:
         for event in process.ledger.events:
             if event["event"] == PROCESS_GROUP and (ranks := _ranges(event.get("ranks"))):
                 if isinstance(rank := event.get("rank"), int):
                     by_rank[rank] = process.number
-                noted[repr(ranks)] = ranks
+                groups[repr(ranks)] = ranks
                 names[repr(ranks)] = str(event.get("name"))
-    for key, ranks in noted.items():
-        there = [by_rank[rank] for each in ranks for rank in each if rank in by_rank]
-        if len(there) > 1:
-            yield (names[key], len(there), ranks[0].step), tuple(there)
+    for key, ranks in groups.items():
+        numbers = [by_rank[rank] for stretch in ranks for rank in stretch if rank in by_rank]
+        if len(numbers) > 1:
+            yield (names[key], len(numbers), ranks[0].step), tuple(numbers)
 
 
 def _ranges(stretches: Any) -> list[range]:
     """The ranks of an event; empty if they are not what a process writes."""
     try:
-        found = [range(first, first + step * count, step) for first, step, count in stretches]
+        ranges = [range(first, first + step * count, step) for first, step, count in stretches]
     except (TypeError, ValueError):
         return []
-    return found if sum(map(len, found)) <= _MOST_RANKS else []
+    return ranges if sum(map(len, ranges)) <= _MOST_RANKS else []
 
 
 def parts(run: Run, members: Sequence[Process]) -> list[frozenset[int]]:
@@ -70,14 +70,14 @@ def parts(run: Run, members: Sequence[Process]) -> list[frozenset[int]]:
     Those with the same place in each process group of a kind, as those of a stage have; and those
     that meet each other, but none of the others.
     """
-    found: dict[frozenset[int], None] = {}
+    sets: dict[frozenset[int], None] = {}
     for of_kind in process_groups(members).values():
-        if len({number for each in of_kind for number in each}) == sum(map(len, of_kind)):
-            found |= dict.fromkeys(map(frozenset, zip(*of_kind, strict=True)))
-    apart = _meeting(members)
-    if len(apart) > 1:
-        found |= dict.fromkeys(apart)
-    return [each for each in found if 1 < len(each) < len(members)]
+        if len({number for numbers in of_kind for number in numbers}) == sum(map(len, of_kind)):
+            sets |= dict.fromkeys(map(frozenset, zip(*of_kind, strict=True)))
+    meeting_sets = _meeting(members)
+    if len(meeting_sets) > 1:
+        sets |= dict.fromkeys(meeting_sets)
+    return [part for part in sets if 1 < len(part) < len(members)]
 
 
 def by_calls(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> list[frozenset[int]]:
@@ -87,12 +87,12 @@ def by_calls(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> list[f
     """
     members = list(chain.from_iterable(ranks))
     calls = of_ranks(run.matrix("calls", place, members), ranks)[run.usual].round()
-    usually = np.median(calls, axis=0)
-    counts = np.unique(usually)
-    if len(counts) < 2 or (calls == usually).mean() < _STEADY:
+    usual_calls = np.median(calls, axis=0)
+    counts = np.unique(usual_calls)
+    if len(counts) < 2 or (calls == usual_calls).mean() < _STEADY:
         return []
     return [
-        frozenset(process.number for column in np.flatnonzero(usually == count).tolist()
+        frozenset(process.number for column in np.flatnonzero(usual_calls == count).tolist()
                   for process in ranks[column])
         for count in counts
     ]  # fmt: skip
@@ -100,11 +100,11 @@ def by_calls(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> list[f
 
 def _meeting(members: Sequence[Process]) -> list[frozenset[int]]:
     """The processes that meet each other, directly or by others, set by set."""
-    links = [each.ledger.links for each in members]
-    keys = [np.unique(each["key"][each["role"] == MEETS]) for each in links]
+    links = [process.ledger.links for process in members]
+    keys = [np.unique(rows["key"][rows["role"] == MEETS]) for rows in links]
     if not any(map(len, keys)):
         return []
-    column = np.repeat(np.arange(len(members)), [len(each) for each in keys])
+    column = np.repeat(np.arange(len(members)), [len(row) for row in keys])
     _, key = np.unique(np.concatenate(keys), return_inverse=True)
     label: NDArray[np.int64] = np.arange(len(members))
     while True:
@@ -115,5 +115,5 @@ def _meeting(members: Sequence[Process]) -> list[frozenset[int]]:
         if (lower == label).all():
             break
         label = lower
-    numbers = np.array([each.number for each in members])
-    return [frozenset(numbers[label == each].tolist()) for each in np.unique(label)]
+    numbers = np.array([process.number for process in members])
+    return [frozenset(numbers[label == value].tolist()) for value in np.unique(label)]

@@ -225,24 +225,24 @@ class Run:
 
         The driver is in none.
         """
-        found: dict[str, list[Process]] = {}
+        workers: dict[str, list[Process]] = {}
         for process in sorted(self.processes, key=lambda p: (p.group, p.rank, p.name)):
             if process.role != "driver":
-                found.setdefault(process.group, []).append(process)
+                workers.setdefault(process.group, []).append(process)
         return {
             group: [process for process in members if process.role == "worker"] or members
-            for group, members in found.items()
+            for group, members in workers.items()
         }
 
     @functools.cached_property
     def uncounted(self) -> list[Process]:
         """The processes with scopes that are in no group, as another one has their rank."""
-        counted = {process.number for group in self.groups.values() for process in group}
+        workers = {process.number for group in self.groups.values() for process in group}
         return [
             process
             for process in self.processes
             if process.role == "child"
-            and process.number not in counted
+            and process.number not in workers
             and self.tracked[:, process.number].any()
         ]
 
@@ -274,12 +274,12 @@ class Run:
         as one around the training loop, says nothing about that step and is left out of it.
         """
         waits = self.waiting_places
-        found = [
+        tables = [
             _sums(process, *self.step_edges(process), self._parents) for process in self.processes
         ]
-        if not found:
+        if not tables:
             return np.empty(0, SUMS)
-        rows = np.concatenate(found)
+        rows = np.concatenate(tables)
         rows["waiting"] = np.where(waits[rows["place"]], rows["own"], 0.0) if len(rows) else 0.0
         return rows[np.lexsort((rows["place"], rows["process"], rows["step"]))]
 
@@ -290,11 +290,11 @@ class Run:
     @functools.cached_property
     def waiting_places(self) -> NDArray[np.bool_]:
         """Whether scopes at each place wait, because of themselves or of a scope around them."""
-        found = np.zeros(max(1, len(self.places)), bool)
+        waits = np.zeros(max(1, len(self.places)), bool)
         for number, place in enumerate(self.places):  # a parent stands before its children
-            inherited = place.parent >= 0 and found[place.parent]
-            found[number] = place.waits_for is not None or inherited
-        return found
+            outer_waits = place.parent >= 0 and waits[place.parent]
+            waits[number] = place.waits_for is not None or outer_waits
+        return waits
 
     @functools.cached_property
     def may_wait(self) -> NDArray[np.bool_]:
@@ -304,14 +304,14 @@ class Run:
 
         Those with a key do not: what they wait for, or release, is known.
         """
-        found = np.zeros(max(1, len(self.places)), bool)
+        flags = np.zeros(max(1, len(self.places)), bool)
         for number, place in enumerate(self.places):
             name = place.name.lower()
-            named = COMMUNICATES.search(name) or READS_DEVICE.search(name)
-            found[number] = named is not None and not self.waiting_places[number]
-        for process in self.processes if found.any() else ():
-            found[process.places[np.unique(process.ledger.links["place"])]] = False
-        return found
+            match = COMMUNICATES.search(name) or READS_DEVICE.search(name)
+            flags[number] = match is not None and not self.waiting_places[number]
+        for process in self.processes if flags.any() else ():
+            flags[process.places[np.unique(process.ledger.links["place"])]] = False
+        return flags
 
     @functools.cached_property
     def tracked(self) -> Floats:
@@ -319,11 +319,11 @@ class Run:
 
         Scopes in several threads or tasks at once count once.
         """
-        made = np.zeros((len(self.steps), len(self.processes)))
+        times = np.zeros((len(self.steps), len(self.processes)))
         for process in self.processes:
             edges = self.step_edges(process)
-            made[:, process.number] = _covered(process, *edges, self._parents)
-        return made
+            times[:, process.number] = _covered(process, *edges, self._parents)
+        return times
 
     @functools.cached_property
     def driver_runs(self) -> bool:
@@ -343,22 +343,25 @@ class Run:
             return False
         begin, ran_before, ready_before = samples[0].tolist()
         end, ran_after, ready_after = samples[-1].tolist()
-        main = [n for n, each in enumerate(ledger.tracks) if each.name == MAIN_TRACK]
+        main = [n for n, track in enumerate(ledger.tracks) if track.name == MAIN_TRACK]
         waits = np.flatnonzero(self.waiting_places[driver.places] & (driver.places >= 0))
 
         def waiting(rows: NDArray[np.void]) -> Integers:
-            here = np.isin(rows["track"], main) & np.isin(rows["place"], waits)
-            return np.flatnonzero(here & (rows["start"] < end) & (rows["end"] > begin))
+            mask = np.isin(rows["track"], main) & np.isin(rows["place"], waits)
+            return np.flatnonzero(mask & (rows["start"] < end) & (rows["end"] > begin))
 
         spans, folds = ledger.spans[waiting(ledger.spans)], ledger.folds[waiting(ledger.folds)]
         spans = np.sort(spans, order="start")
         starts, ends = spans["start"].clip(begin, end), spans["end"].clip(begin, end)
-        reached = np.maximum.accumulate(np.concatenate([[begin], ends]))[:-1]  # one inside another
-        waited = float((ends - np.maximum(starts, reached)).clip(0).sum())
+        # one may be inside another
+        last_ends = np.maximum.accumulate(np.concatenate([[begin], ends]))[:-1]
+        waiting_time = float((ends - np.maximum(starts, last_ends)).clip(0).sum())
         inside = folds["end"].clip(begin, end) - folds["start"].clip(begin, end)
-        waited += float((folds["busy"] * (inside / (folds["end"] - folds["start"]).clip(1))).sum())
-        worked = ran_after - ran_before + ready_after - ready_before
-        return bool(worked >= _RUNS * (end - begin - waited))
+        waiting_time += float(
+            (folds["busy"] * (inside / (folds["end"] - folds["start"]).clip(1))).sum()
+        )
+        working_time = ran_after - ran_before + ready_after - ready_before
+        return bool(working_time >= _RUNS * (end - begin - waiting_time))
 
     @functools.cached_property
     def lengths(self) -> Floats:
@@ -367,21 +370,21 @@ class Run:
         0 in a process that had ended before, or began later.
         """
         early = self.killed
-        made = np.zeros((len(self.steps), len(self.processes)))
+        lengths = np.zeros((len(self.steps), len(self.processes)))
         for process in self.processes:
             start, end = self.step_edges(process)
-            made[:, process.number] = end - start
-            made[end <= process.ledger.first + process.ledger.offset, process.number] = 0
+            lengths[:, process.number] = end - start
+            lengths[end <= process.ledger.first + process.ledger.offset, process.number] = 0
             if process.ledger.ended or process.number in early:
-                made[start > process.ledger.last + process.ledger.offset, process.number] = 0
-        return made
+                lengths[start > process.ledger.last + process.ledger.offset, process.number] = 0
+        return lengths
 
     @functools.cached_property
     def killed(self) -> frozenset[int]:
         """The positions in `processes` of those that crashed or were ended by the job."""
         return self.of_starts(
-            (each["node"], each["worker"], each["incarnation"])
-            for each in (*self.ended_early, *self.ended_by_job)
+            (end["node"], end["worker"], end["incarnation"])
+            for end in (*self.ended_early, *self.ended_by_job)
         )
 
     @functools.cached_property
@@ -392,29 +395,31 @@ class Run:
         """
         begins = max((self.steps[position].start for position in self.usual), default=0)
         ledgers = ((number, self.processes[number].ledger) for number in self.killed)
-        return frozenset(number for number, each in ledgers if each.last + each.offset <= begins)
+        return frozenset(
+            number for number, ledger in ledgers if ledger.last + ledger.offset <= begins
+        )
 
     def of_starts(self, starts: Iterable[tuple[str, str, str]]) -> frozenset[int]:
         """The positions in `processes` of starts of workers: node, name and incarnation of each."""
-        wanted = set(starts)
+        keys = set(starts)
         return frozenset(
             process.number
             for process in self.processes
-            if (process.node, process.name, process.ledger.header["incarnation"]) in wanted
+            if (process.node, process.name, process.ledger.header["incarnation"]) in keys
         )
 
     def matrix(self, column: str, place: int, processes: Sequence[Process]) -> Floats:
         """A column of `sums` at one place, by step (rows) and the given processes (columns)."""
         rows = self._of_place.get(place)
-        made = np.zeros((len(self.steps), len(processes)))
+        values = np.zeros((len(self.steps), len(processes)))
         if rows is None:
-            return made
+            return values
         where = np.full(len(self.processes), -1)
         where[[process.number for process in processes]] = range(len(processes))
         columns = where[rows["process"]]
-        there = columns >= 0
-        made[rows["step"][there], columns[there]] = rows[column][there]
-        return made
+        mask = columns >= 0
+        values[rows["step"][mask], columns[mask]] = rows[column][mask]
+        return values
 
     def work(self, processes: Sequence[Process]) -> Floats:
         """Nanoseconds of work in scopes, by step and process: in a scope that does not wait.
@@ -427,8 +432,8 @@ class Run:
     def _work(self) -> Floats:
         shape = len(self.steps), len(self.processes)
         at = self.sums["step"].astype(np.int64) * shape[1] + self.sums["process"]
-        made = np.bincount(at, self.sums["own"] - self.sums["waiting"], shape[0] * shape[1])
-        work: Floats = np.minimum(made.reshape(shape), self.tracked)
+        sums = np.bincount(at, self.sums["own"] - self.sums["waiting"], shape[0] * shape[1])
+        work: Floats = np.minimum(sums.reshape(shape), self.tracked)
         return work
 
     @functools.cached_property
@@ -445,17 +450,17 @@ class Run:
 
 def by_name(processes: Iterable[Process]) -> dict[str, list[Process]]:
     """The processes of each worker, as one that was started again has several."""
-    found: dict[str, list[Process]] = {}
+    by_worker: dict[str, list[Process]] = {}
     for process in processes:
-        found.setdefault(process.name, []).append(process)
-    return found
+        by_worker.setdefault(process.name, []).append(process)
+    return by_worker
 
 
 def of_ranks(columns: Floats, ranks: Iterable[Sequence[Process]]) -> Floats:
     """Columns of all processes of some ranks, added up to one for each rank."""
     bounds = np.cumsum([0, *map(len, ranks)])[:-1]
-    added: Floats = np.add.reduceat(columns, bounds, axis=1)
-    return added
+    totals: Floats = np.add.reduceat(columns, bounds, axis=1)
+    return totals
 
 
 def of_others(times: Floats) -> Floats:
@@ -465,25 +470,25 @@ def of_others(times: Floats) -> Floats:
         times: by step and rank, of at least two ranks.
     """
     order = np.argsort(times, axis=1, kind="stable")
-    ordered = np.take_along_axis(times, order, axis=1)
+    sorted_times = np.take_along_axis(times, order, axis=1)
     place = np.argsort(order, axis=1, kind="stable")
     others = times.shape[1] - 1
     middle: Floats = np.zeros(times.shape)
     for position in ((others - 1) // 2, others // 2):
         # without the rank itself, those behind it move up
-        found = np.take_along_axis(ordered, position + (place <= position), axis=1)
-        middle += found / 2
+        values = np.take_along_axis(sorted_times, position + (place <= position), axis=1)
+        middle += values / 2
     return middle
 
 
-def imbalance(work: Floats, there: NDArray[np.bool_]) -> float:
+def imbalance(work: Floats, presence: NDArray[np.bool_]) -> float:
     """The most work of any rank to the mean of the ranks, in the median step.
 
     Args:
         work: by step and rank.
-        there: the same, whether the rank was in that step: one that was killed is not idle.
+        presence: the same, whether the rank was in that step: one that was killed is not idle.
     """
-    mean = np.where(there, work, 0.0).sum(axis=1) / np.maximum(1, there.sum(axis=1))
+    mean = np.where(presence, work, 0.0).sum(axis=1) / np.maximum(1, presence.sum(axis=1))
     busy = mean > 0
     return float(np.median(work[busy].max(axis=1) / mean[busy])) if busy.any() else 1.0
 
@@ -495,7 +500,7 @@ def rows_of(process: Process) -> tuple[Integers, Integers, Integers, Floats, Flo
     left out: a thread may wait where nothing marks it.
     """
     ledger = process.ledger
-    spans, folds, opened = ledger.spans, ledger.folds, ledger.open if not ledger.ended else None
+    spans, folds, open_calls = ledger.spans, ledger.folds, ledger.open if not ledger.ended else None
     start, end = spans["start"], spans["end"]
     place = spans["place"]
     busy, calls = (end - start).astype(float), np.ones(len(spans))
@@ -505,18 +510,18 @@ def rows_of(process: Process) -> tuple[Integers, Integers, Integers, Floats, Flo
         end = np.concatenate([end, folds["end"]])
         busy = np.concatenate([busy, folds["busy"].astype(float)])
         calls = np.concatenate([calls, folds["count"].astype(float)])
-    if opened is not None and len(opened):
-        last = np.full(len(opened), ledger.last)
-        place = np.concatenate([place, opened["place"]])
-        start = np.concatenate([start, opened["start"]])
-        end = np.concatenate([end, np.maximum(last, opened["start"])])
-        busy = np.concatenate([busy, (last - opened["start"]).clip(0).astype(float)])
-        calls = np.concatenate([calls, np.ones(len(opened))])
+    if open_calls is not None and len(open_calls):
+        last = np.full(len(open_calls), ledger.last)
+        place = np.concatenate([place, open_calls["place"]])
+        start = np.concatenate([start, open_calls["start"]])
+        end = np.concatenate([end, np.maximum(last, open_calls["start"])])
+        busy = np.concatenate([busy, (last - open_calls["start"]).clip(0).astype(float)])
+        calls = np.concatenate([calls, np.ones(len(open_calls))])
     offset = ledger.offset
-    threads = np.array([each.key.endswith(THREAD) for each in ledger.places], bool)
-    kept = ~threads[place]
+    threads = np.array([p.key.endswith(THREAD) for p in ledger.places], bool)
+    mask = ~threads[place]
     rows = process.places[place], start + offset, end + offset, busy, calls
-    return rows[0][kept], rows[1][kept], rows[2][kept], rows[3][kept], rows[4][kept]
+    return rows[0][mask], rows[1][mask], rows[2][mask], rows[3][mask], rows[4][mask]
 
 
 def _in_steps(
@@ -529,8 +534,8 @@ def _in_steps(
         has two at most: in the step in which it begins, and in that in which it ends. It says
         nothing about steps that it is around.
     """
-    there = np.flatnonzero(last > first)  # a rank may not have marked a step
-    order = there[np.argsort(first[there], kind="stable")]
+    steps = np.flatnonzero(last > first)  # a rank may not have marked a step
+    order = steps[np.argsort(first[steps], kind="stable")]
     begins, ends = first[order], last[order]
     if not len(order):
         nothing = np.empty(0, np.int64)
@@ -558,32 +563,32 @@ def _sums(process: Process, first: Integers, last: Integers, parents: Integers) 
     length = np.maximum(1, end[span] - start[span])
     share = np.where(end[span] > start[span], (stop - begin) / length, 1.0)
     span_place = place[span]
-    known = span_place >= 0
-    span, step, share, span_place = span[known], step[known], share[known], span_place[known]
+    mask = span_place >= 0
+    span, step, share, span_place = span[mask], step[mask], share[mask], span_place[mask]
     most = int(span_place.max(initial=0)) + 1
     codes, at = np.unique(step * most + span_place, return_inverse=True)
-    made = np.zeros(len(codes), SUMS)
-    made["process"] = process.number
-    made["step"], made["place"] = codes // most, codes % most
-    made["busy"] = np.bincount(at, busy[span] * share, len(codes))
-    made["calls"] = np.bincount(at, calls[span] * share, len(codes))
-    above = parents[made["place"]]
+    rows = np.zeros(len(codes), SUMS)
+    rows["process"] = process.number
+    rows["step"], rows["place"] = codes // most, codes % most
+    rows["busy"] = np.bincount(at, busy[span] * share, len(codes))
+    rows["calls"] = np.bincount(at, calls[span] * share, len(codes))
+    above = parents[rows["place"]]
     around = codes // most * most + above
     where = np.searchsorted(codes, around)
     where = np.minimum(where, max(0, len(codes) - 1))
-    there = (above >= 0) & (codes[where] == around) if len(codes) else np.zeros(0, bool)
+    has_outer = (above >= 0) & (codes[where] == around) if len(codes) else np.zeros(0, bool)
 
     def without_inner(sums: Floats) -> Floats:
         own = sums.copy()
-        np.subtract.at(own, where[there], sums[there])
+        np.subtract.at(own, where[has_outer], sums[has_outer])
         least: Floats = own.clip(0)
         return least
 
-    made["own"] = without_inner(made["busy"])
+    rows["own"] = without_inner(rows["busy"])
     if len(process.ledger.collections):
-        stopped = collected(process, begin[known], stop[known]) * (busy[span] / length[known])
-        made["collecting"] = without_inner(np.bincount(at, stopped, len(codes)).astype(float))
-    return made
+        pauses = collected(process, begin[mask], stop[mask]) * (busy[span] / length[mask])
+        rows["collecting"] = without_inner(np.bincount(at, pauses, len(codes)).astype(float))
+    return rows
 
 
 def waited(process: Process, start: int, end: int) -> float | None:
@@ -628,27 +633,27 @@ def _covered(process: Process, first: Integers, last: Integers, parents: Integer
     telling = np.zeros(len(start), bool)
     telling[span] = True
     whole = busy >= end - start
-    made = np.zeros(len(first))
+    times = np.zeros(len(first))
     keep = np.flatnonzero(whole[span])
     # Steps overlap in no process, so one sweep serves all: a span adds what lies after all ends
     # before it.
     keep = keep[np.argsort(begin[keep], kind="stable")]
     if len(keep):
-        reached = np.maximum.accumulate(stop[keep])
-        before = np.concatenate([begin[keep[:1]], reached[:-1]])
-        added = (stop[keep] - np.maximum(begin[keep], before)).clip(0)
-        made += np.bincount(step[keep], added, len(first))
+        last_ends = np.maximum.accumulate(stop[keep])
+        before = np.concatenate([begin[keep[:1]], last_ends[:-1]])
+        extra = (stop[keep] - np.maximum(begin[keep], before)).clip(0)
+        times += np.bincount(step[keep], extra, len(first))
     folds = np.flatnonzero(telling & ~whole)
     if len(folds):
         spans = np.flatnonzero(telling & whole)
         spans = spans[np.argsort(start[spans], kind="stable")]
-        reached = np.maximum.accumulate(np.concatenate([[np.iinfo(np.int64).min], end[spans]]))
-        around = reached[np.searchsorted(start[spans], start[folds], "right")] >= end[folds]
+        last_ends = np.maximum.accumulate(np.concatenate([[np.iinfo(np.int64).min], end[spans]]))
+        around = last_ends[np.searchsorted(start[spans], start[folds], "right")] >= end[folds]
         folds = folds[~around]
         inner = np.isin(parents[place[folds]], place[folds]) & (parents[place[folds]] >= 0)
         outer = np.zeros(len(start), bool)
         outer[folds[~inner]] = True
         share = busy[span] / np.maximum(1, end[span] - start[span]) * (stop - begin)
-        made += np.bincount(step, np.where(outer[span], share, 0.0), len(first))
-    covered: Floats = np.minimum(made, (last - first).clip(0))
-    return covered
+        times += np.bincount(step, np.where(outer[span], share, 0.0), len(first))
+    totals: Floats = np.minimum(times, (last - first).clip(0))
+    return totals

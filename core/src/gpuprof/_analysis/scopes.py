@@ -12,7 +12,7 @@ def sizes(run: Run) -> dict[tuple[str, int], float]:
 
     Of the steps that count. By group and place, as `spreads`.
     """
-    made: dict[tuple[str, int], list[float]] = {}
+    totals: dict[tuple[str, int], list[float]] = {}
     for process in run.processes:
         rows, (starts, ends) = process.ledger.sizes, run.step_edges(process)
         times = rows["time"] + process.ledger.offset
@@ -22,8 +22,8 @@ def sizes(run: Run) -> dict[tuple[str, int], float]:
         places = process.places[rows["place"]]
         for place in np.unique(places[inside]).tolist():
             total = float(rows["bytes"][inside & (places == place)].sum())
-            made.setdefault((process.group, place), []).append(total / len(run.usual))
-    return {key: float(np.mean(of_each)) for key, of_each in made.items()}
+            totals.setdefault((process.group, place), []).append(total / len(run.usual))
+    return {key: float(np.mean(of_each)) for key, of_each in totals.items()}
 
 
 def spreads(run: Run) -> dict[tuple[str, int], tuple[float, float]]:
@@ -48,11 +48,11 @@ def spreads(run: Run) -> dict[tuple[str, int], tuple[float, float]]:
     rows = np.flatnonzero(counts[run.sums["step"]] & (run.sums["busy"] > 0) & (group >= 0))
     codes = group[rows] * len(run.places) + run.sums["place"][rows]
     order = np.argsort(codes, kind="stable")
-    found, starts = np.unique(codes[order], return_index=True)
-    names, made = list(groups), {}
+    unique_codes, starts = np.unique(codes[order], return_index=True)
+    names, figures = list(groups), {}
     parts = np.split(run.sums["busy"][rows[order]], starts[1:])
-    for code, busy in zip(found.tolist(), parts, strict=False):
+    for code, busy in zip(unique_codes.tolist(), parts, strict=False):
         number, place = divmod(code, len(run.places))
         middle, high = np.percentile(busy, [50, 95]) / 1e9
-        made[names[number], place] = float(middle), float(high)
-    return made
+        figures[names[number], place] = float(middle), float(high)
+    return figures

@@ -169,10 +169,10 @@ class Samples:
         samples = 0.0
         for number in np.unique(rows["stack"][chosen]).tolist():
             mine = rows["stack"][chosen] == number
-            here = float(inside[mine].sum()) / 1e9 / steps
+            own = float(inside[mine].sum()) / 1e9 / steps
             stack = self._stack(number)
-            if here and not _is_idle(stack):
-                seconds[stack] += here
+            if own and not _is_idle(stack):
+                seconds[stack] += own
                 samples += float((rows["samples"][chosen] * share)[mine].sum())
         return Folded(seconds, round(samples), steps)
 
@@ -185,7 +185,7 @@ class Samples:
     @functools.cached_property
     def _tracks(self) -> Integers:
         ledger = self._process.ledger
-        main = [number for number, each in enumerate(ledger.tracks) if each.name == MAIN_TRACK]
+        main = [number for number, track in enumerate(ledger.tracks) if track.name == MAIN_TRACK]
         return np.union1d(main, np.union1d(ledger.spans["track"], ledger.folds["track"]))
 
     def _stack(self, number: int) -> Stack:
@@ -206,15 +206,15 @@ class Samples:
         ledger, rows = self._process.ledger, self._read.samples
         tasks = [number for number, track in enumerate(ledger.tracks) if track.task]
         for track in np.intersect1d(tasks, rows["track"]).tolist():
-            here = np.flatnonzero(rows["track"] == track)
+            mine = np.flatnonzero(rows["track"] == track)
             spans = ledger.spans[ledger.spans["track"] == track]
             depths = np.array([ledger.places[place].depth for place in spans["place"].tolist()])
             for depth in np.unique(depths).tolist():  # the innermost counts
                 level = np.sort(spans[depths == depth], order="start")
-                at = np.searchsorted(level["start"], rows["end"][here], "right") - 1
-                inside = (at >= 0) & (rows["end"][here] <= level["end"][at])
+                at = np.searchsorted(level["start"], rows["end"][mine], "right") - 1
+                inside = (at >= 0) & (rows["end"][mine] <= level["end"][at])
                 places = self._process.places[level["place"][at[inside]]]
-                self._places[here[inside]] = places
+                self._places[mine[inside]] = places
 
 
 class Code:
@@ -242,17 +242,17 @@ class Code:
         places = self._places(scope)
         peers = [others[n * len(others) // _MOST_PEERS] for n in range(_MOST_PEERS)]
         peers = peers if len(others) > _MOST_PEERS else others
-        here = self._folded(mine[-1], places)
-        elsewhere = [self._folded(rank[-1], places) for rank in peers]
-        known = [each for each in elsewhere if each is not None]
-        if here is None or not known:
+        own = self._folded(mine[-1], places)
+        peer_samples = [self._folded(rank[-1], places) for rank in peers]
+        with_samples = [peer for peer in peer_samples if peer is not None]
+        if own is None or not with_samples:
             return None
-        return self._line("extra", mine[-1], scope, here, known)
+        return self._line("extra", mine[-1], scope, own, with_samples)
 
     def most(self, process: Process, scope: str) -> Line | None:
         """What a process's place takes."""
-        folded = self._folded(process, self._places(scope))
-        return None if folded is None else self._line("most", process, scope, folded, [])
+        own = self._folded(process, self._places(scope))
+        return None if own is None else self._line("most", process, scope, own, [])
 
     def in_warm_up(self) -> Line | None:
         """What the process that takes longest to warm up does meanwhile."""
@@ -268,11 +268,11 @@ class Code:
         """What a process's place takes longer in some steps than in the others."""
         places = self._places(scope)
         others = sorted({*self._loop.usual} - {*positions})
-        here = self._folded(process, places, positions)
+        own = self._folded(process, places, positions)
         usual = self._folded(process, places, others)
-        if here is None or usual is None or not others:
+        if own is None or usual is None or not others:
             return None
-        return self._line("extra", process, scope, here, [usual])
+        return self._line("extra", process, scope, own, [usual])
 
     def _folded(
         self, process: Process, places: Sequence[int], positions: Sequence[int] | None = None
@@ -290,8 +290,8 @@ class Code:
         if samples is None:
             return None
         starts, ends = (edges[self._loop.usual] for edges in self._run.step_edges(process))
-        folded = {place: samples.folded([place], (starts, ends)) for place in samples.places}
-        return {place: each.seconds for place, each in folded.items() if each.seconds}
+        of_places = {place: samples.folded([place], (starts, ends)) for place in samples.places}
+        return {place: part.seconds for place, part in of_places.items() if part.seconds}
 
     def path(self, place: int) -> str:
         """The names of the scopes around a place and its own."""
@@ -305,13 +305,15 @@ class Code:
             except OutputError as error:
                 self.problems.append(str(error))
                 read = None
-            made = None if read is None else Samples(self._run, process, read)
-            self._samples[process.number] = made
+            samples = None if read is None else Samples(self._run, process, read)
+            self._samples[process.number] = samples
         return self._samples[process.number]
 
     def process(self, name: str) -> Process | None:
         """The last start of a worker, or the driver; ``None`` for a node."""
-        return next((each for each in self._run.processes[::-1] if each.name == name), None)
+        return next(
+            (process for process in self._run.processes[::-1] if process.name == name), None
+        )
 
     def _places(self, scope: str) -> list[int]:
         """The places that a name stands for."""
@@ -330,16 +332,16 @@ class Code:
         self, kind: Kind, process: Process, scope: str, mine: Folded, others: Sequence[Folded]
     ) -> Line | None:
         """The line that takes most of what is more in a place than in the median of others."""
-        total = mine.total - _median([each.total for each in others])
+        total = mine.total - _median([other.total for other in others])
         if mine.samples < _LEAST_SAMPLES or total <= 0:
             return None
-        hottest = _hottest([list(each.seconds.items()) for each in (mine, *others)], total)
+        hottest = _hottest([list(side.seconds.items()) for side in (mine, *others)], total)
         if hottest is None:
             return None
         seconds = hottest.seconds
         # the number of samples of equal steps varies as if each came by itself
-        elsewhere = _median([each.total / max(1, each.samples) for each in others])
-        variance = hottest.here * mine.total / mine.samples + (hottest.here - seconds) * elsewhere
+        rate = _median([other.total / max(1, other.samples) for other in others])
+        variance = hottest.own * mine.total / mine.samples + (hottest.own - seconds) * rate
         if seconds < _LEAST_SHARE * total or seconds < _DEVIATIONS * variance**0.5:
             return None
         return Line(
@@ -368,14 +370,14 @@ def find(
     """
     code = Code(loop)
     of_findings = [_of_finding(loop, code, finding) for finding in findings]
-    said = {(line.worker, line.scope) for line in of_findings if line is not None}
+    pairs = {(line.worker, line.scope) for line in of_findings if line is not None}
     shares: defaultdict[tuple[int, int], float] = defaultdict(float)
     for (number, place, _), by_step in loop.shares.items():
         shares[number, place] += float(by_step.mean())
     lines = []
-    for (number, place), share in sorted(shares.items(), key=lambda each: -each[1])[:_MOST_LINES]:
+    for (number, place), share in sorted(shares.items(), key=lambda item: -item[1])[:_MOST_LINES]:
         process, scope = loop.run.processes[number], loop.name(place, number)
-        if share >= _LEAST_PLACE and (process.name, scope) not in said:
+        if share >= _LEAST_PLACE and (process.name, scope) not in pairs:
             lines.append(code.most(process, scope))
     lines.append(code.in_warm_up())
     return of_findings, [line for line in lines if line is not None], code.problems
@@ -407,7 +409,7 @@ class _Hottest:
         name: of the function that takes the time, which the line may call.
         seconds: how much more that takes.
         of_line: how much more the line takes.
-        here: what it takes in the first of those that are compared.
+        own: what it takes in the first of those that are compared.
     """
 
     function: Function
@@ -415,7 +417,7 @@ class _Hottest:
     name: str
     seconds: float
     of_line: float
-    here: float
+    own: float
 
 
 def _hottest(rows: _Rows, total: float) -> _Hottest | None:
@@ -441,12 +443,12 @@ def _hottest(rows: _Rows, total: float) -> _Hottest | None:
     if lines[line] < _GOES_ON * seconds:  # a loop of many lines
         return _Hottest(function, line, function.full_name, seconds, lines[line], _first(rows))
     rows = _only(rows, functools.partial(_line_of, depth=depth), line)
-    called = _more(rows, functools.partial(_function, depth=depth + 1))
-    most = max(called, key=called.__getitem__, default=None)
-    if most is None or called[most] < _GOES_ON * lines[line]:
+    callees = _more(rows, functools.partial(_function, depth=depth + 1))
+    most = max(callees, key=callees.__getitem__, default=None)
+    if most is None or callees[most] < _GOES_ON * lines[line]:
         return _Hottest(function, line, function.full_name, lines[line], lines[line], _first(rows))
     rows = _only(rows, functools.partial(_function, depth=depth + 1), most)
-    return _Hottest(function, line, most.full_name, called[most], lines[line], _first(rows))
+    return _Hottest(function, line, most.full_name, callees[most], lines[line], _first(rows))
 
 
 def _is_idle(stack: Stack) -> bool:
@@ -474,11 +476,11 @@ def _more(rows: _Rows, key: Callable[[Stack], Key | None]) -> dict[Key, float]:
             if value is not None:
                 sums[-1][value] += seconds
     first, *others = sums
-    return {value: first[value] - _median([each[value] for each in others]) for value in first}
+    return {value: first[value] - _median([other[value] for other in others]) for value in first}
 
 
 def _only(rows: _Rows, key: Callable[[Stack], Key | None], value: Key) -> _Rows:
-    return [[each for each in part if key(each[0]) == value] for part in rows]
+    return [[row for row in part if key(row[0]) == value] for part in rows]
 
 
 def _first(rows: _Rows) -> float:

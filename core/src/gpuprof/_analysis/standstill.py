@@ -130,27 +130,27 @@ def chain(frames: Iterable[Frame]) -> tuple[str, ...]:
 
 def doings(now: Sequence[Process], later: Sequence[Process] = ()) -> list[Doing]:
     """What all threads and tasks do, as of the later look if there is one."""
-    earlier = {each.file: each for each in now}
-    found = []
+    earlier = {p.file: p for p in now}
+    results = []
     for process in later or now:
         before = earlier.get(process.file) if later else None
         answer, past = process.answer, before.answer if before else {}
         threads = answer.get("threads", [])
-        known = {each["id"]: each for each in past.get("threads", [])}
+        past_threads = {t["id"]: t for t in past.get("threads", [])}
         by_signal = "by signal" in (process.state, before.state if before else "")
         for thread in threads:
-            earlier_one = known.get(thread["id"])
+            earlier_one = past_threads.get(thread["id"])
             if by_signal:  # which knows no ids
-                mains = [each for each in known.values() if each["main"]] if thread["main"] else []
+                mains = [t for t in past_threads.values() if t["main"]] if thread["main"] else []
                 earlier_one = mains[0] if mains else None
             state = _state(thread, earlier_one, answer, past) if later else ""
             name = "" if thread["main"] else f"thread {thread['name']}"
-            found.append(_doing(process, thread, name, state))
-        found += [
+            results.append(_doing(process, thread, name, state))
+        results += [
             _doing(process, task, f"task {task['name']}", "waits" if later else "")
             for task in answer.get("tasks", [])
         ]
-    return [each for each in found if each.frames]
+    return [doing for doing in results if doing.frames]
 
 
 def _doing(process: Process, thread: Mapping[str, Any], name: str, state: str) -> Doing:
@@ -173,7 +173,7 @@ def _state(
 ) -> str:
     if before is None:
         return "moves"
-    functions = [[frame[:2] for frame in each["frames"]] for each in (thread, before)]
+    functions = [[frame[:2] for frame in look["frames"]] for look in (thread, before)]
     if functions[0] != functions[1]:
         return "moves"
     if thread["main"] and any(answer.get(key) != past.get(key) for key in ("ended", "step")):
@@ -187,14 +187,16 @@ def _state(
 def classes(what: Iterable[Doing]) -> list[Class]:
     """Threads that do the same, by group: the main threads first, the most common stack first."""
     what = list(what)
-    merged: dict[Any, list[Doing]] = {}
+    by_key: dict[Any, list[Doing]] = {}
     sizes: dict[str, set[str]] = {}
-    for each in what:
-        group = each.process.group
-        sizes.setdefault(group, set()).add(each.process.file)
-        functions = tuple(frame[:2] for frame in each.frames)
-        thread = _NUMBERS.sub("#", each.thread)
-        key = group, thread, functions, each.location, each.state
-        merged.setdefault(key, []).append(each)
-    found = [Class(key[0], len(sizes[key[0]]), tuple(same)) for key, same in merged.items()]
-    return sorted(found, key=lambda each: (each.group, bool(each.same[0].thread), -len(each.same)))
+    for doing in what:
+        group = doing.process.group
+        sizes.setdefault(group, set()).add(doing.process.file)
+        functions = tuple(frame[:2] for frame in doing.frames)
+        thread = _NUMBERS.sub("#", doing.thread)
+        key = group, thread, functions, doing.location, doing.state
+        by_key.setdefault(key, []).append(doing)
+    results = [Class(key[0], len(sizes[key[0]]), tuple(same)) for key, same in by_key.items()]
+    return sorted(
+        results, key=lambda entry: (entry.group, bool(entry.same[0].thread), -len(entry.same))
+    )

@@ -336,11 +336,8 @@ class _Called:
         calls = [(np.zeros(0, np.uint64), np.zeros(0, np.int64))]
         releases, needs = list(calls), [(np.zeros(0, np.uint64), np.zeros(0, np.uint64))]
         for process in run.processes:
-            links, requests, offset = (
-                process.ledger.links,
-                process.ledger.sent,
-                process.ledger.offset,
-            )
+            ledger = process.ledger
+            links, requests, offset = ledger.links, ledger.sent, ledger.offset
             if process.number == run.driver:
                 self._blind = not (links["role"] == WAITS).any()
             else:

@@ -200,30 +200,30 @@ def summary_of(directory: str | Path, warm_up: int | None = None) -> Summary:
     Raises:
         ConfigError: it has no ledger.
     """
-    made = summarise(reading.read(directory, warm_up))
+    summary = summarise(reading.read(directory, warm_up))
     about = runs.about(directory)
     if about is None:
-        return made
-    made = attrs.evolve(made, problems=[*about.faults, *made.problems])
+        return summary
+    summary = attrs.evolve(summary, problems=[*about.faults, *summary.problems])
     if about.manifest is not None:
         receipt = about.manifest["receipt"]
         return attrs.evolve(
-            made,
+            summary,
             setup=about.manifest["setup"],
             reports=Reports(*count(receipt["rows"])),
             overhead=receipt["overhead"],
         )
     if about.beginning is not None:
-        return attrs.evolve(made, setup=manifest.setup(about.beginning, runs.records(about)))
-    return made
+        return attrs.evolve(summary, setup=manifest.setup(about.beginning, runs.records(about)))
+    return summary
 
 
 def summarise(run: Run) -> Summary:
     """Summarise the ledgers of a run, of its usual steps only."""
-    used = run.usual
+    usual = run.usual
     steps = Steps(
         len(run.steps),
-        len(used),
+        len(usual),
         sum(step.warm_up for step in run.steps),
         sum(step.disturbed and not step.warm_up for step in run.steps),
         sum(not (step.complete or step.disturbed or step.warm_up) for step in run.steps),
@@ -232,33 +232,33 @@ def summarise(run: Run) -> Summary:
     for process in run.processes:
         if process.role == "driver":
             members.setdefault(process.group, []).append(process)
-    starved = _starved(run, used)
-    share = float(np.mean(list(starved.values()))) if starved else None
-    lasted = np.array([run.steps[position].duration for position in used], float) / 1e9
-    inflation = _wandering(run, members.values(), used)
+    starvation = _starved(run, usual)
+    share = float(np.mean(list(starvation.values()))) if starvation else None
+    durations = np.array([run.steps[position].duration for position in usual], float) / 1e9
+    inflation = _wandering(run, members.values(), usual)
     return Summary(
         run.name,
         None,
         steps,
-        _rounded(lasted, share or 0.0, inflation=inflation),
+        _rounded(durations, share or 0.0, inflation=inflation),
         {
-            name: _group(run, processes, used, starved, inflation)
+            name: _group(run, processes, usual, starvation, inflation)
             for name, processes in sorted(members.items())
         },
         problems=list(run.problems),
         ended_early=early_ends.sentences(run.ended_early),
-        promise=_promise(run) if used else None,
+        promise=_promise(run) if usual else None,
         waited=None if share is None else _round(share),
         round=run.round,
     )
 
 
-def _starved(run: Run, used: Sequence[int]) -> dict[str, float]:
+def _starved(run: Run, usual: Sequence[int]) -> dict[str, float]:
     """What share of these steps each worker waited for a processor, of those that tell."""
     shares: dict[str, float] = {}
-    for process in run.processes if used else ():
+    for process in run.processes if usual else ():
         if process.role == "worker":
-            share = waited(process, run.steps[used[0]].start, run.steps[used[-1]].end)
+            share = waited(process, run.steps[usual[0]].start, run.steps[usual[-1]].end)
             if share is not None:
                 shares[process.name] = max(share, shares.get(process.name, 0.0))
     return shares
@@ -282,13 +282,13 @@ def _promise(run: Run) -> Promise | None:
 def _group(
     run: Run,
     processes: Sequence[Process],
-    used: Sequence[int],
-    starved: Mapping[str, float],
+    usual: Sequence[int],
+    starvation: Mapping[str, float],
     inflation: float,
 ) -> Group:
     workers = by_name(processes)
     names, ranks = list(workers), list(workers.values())
-    shares = [starved.get(name, 0.0) for name in names]
+    shares = [starvation.get(name, 0.0) for name in names]
     mean = sum(shares) / len(shares)
     processes = list(chain.from_iterable(ranks))
     numbers = [process.number for process in processes]
@@ -299,13 +299,13 @@ def _group(
     waiting[:, numbers] = np.minimum(
         waiting[:, numbers], (run.tracked[:, numbers] - run.work(processes)).clip(0)
     )
-    work = of_ranks(run.work(processes)[used], ranks) / 1e9
+    work = of_ranks(run.work(processes)[usual], ranks) / 1e9
     scopes = {}
     for number in np.unique(rows["place"]).tolist():
-        seconds = of_ranks(run.matrix("busy", number, processes)[used], ranks) / 1e9
+        seconds = of_ranks(run.matrix("busy", number, processes)[usual], ranks) / 1e9
         if not seconds.any():
             continue
-        calls = of_ranks(run.matrix("calls", number, processes)[used], ranks)
+        calls = of_ranks(run.matrix("calls", number, processes)[usual], ranks)
         waits = bool(run.waiting_places[number])
         scopes[run.places[number].path] = Scope(
             waits,
@@ -314,11 +314,11 @@ def _group(
             *_of_ranks(names, seconds, shares, compares=not waits),
         )
     outside = (run.lengths[:, numbers] - run.tracked[:, numbers]).clip(0)
-    called = run.driver is not None and processes[0].number != run.driver
-    nowhere = _BETWEEN_CALLS if called else NAMES[OUTSIDE]
+    is_called = run.driver is not None and processes[0].number != run.driver
+    nowhere = _BETWEEN_CALLS if is_called else NAMES[OUTSIDE]
     between = _between_steps(run, processes)
     for name, columns in ((nowhere, outside), (_BETWEEN_STEPS, between)):
-        seconds = of_ranks(columns[used], ranks) / 1e9
+        seconds = of_ranks(columns[usual], ranks) / 1e9
         if seconds.any():
             # a rank may wait there for others, so that it is not compared with them
             of_ranks_there = _of_ranks(names, seconds, shares, compares=False)
@@ -327,8 +327,8 @@ def _group(
     return Group(
         names,
         _rounded(work.mean(axis=1), mean, inflation=inflation),
-        _rounded(of_ranks(waiting[np.ix_(used, numbers)], ranks).mean(axis=1) / 1e9, mean),
-        _round(imbalance(work, of_ranks(run.lengths[np.ix_(used, numbers)], ranks) > 0)),
+        _rounded(of_ranks(waiting[np.ix_(usual, numbers)], ranks).mean(axis=1) / 1e9, mean),
+        _round(imbalance(work, of_ranks(run.lengths[np.ix_(usual, numbers)], ranks) > 0)),
         scopes,
         *_of_ranks(names, work, shares),
     )
@@ -340,8 +340,8 @@ def _between_steps(run: Run, processes: Sequence[Process]) -> Floats:
     Only processes that mark steps have any.
     """
     after = np.zeros((len(run.steps), len(processes)))
-    used = np.array(run.usual, np.int64)
-    before = used[:-1][np.diff(used) == 1]
+    usual = np.array(run.usual, np.int64)
+    before = usual[:-1][np.diff(usual) == 1]
     for column, process in enumerate(processes):
         if process.number in run.edges or process.number == run.driver:
             start, end = run.step_edges(process)
@@ -357,7 +357,7 @@ def _ratios(seconds: Floats) -> list[Floats]:
     return [row[row > 0] for row in ratios.T]
 
 
-def _wandering(run: Run, groups: Iterable[Sequence[Process]], used: Sequence[int]) -> float:
+def _wandering(run: Run, groups: Iterable[Sequence[Process]], usual: Sequence[int]) -> float:
     """By how much the wandering speeds of all ranks inflate the variance of a mean.
 
     What all ranks have in common is in the steps themselves, and not in their ratios.
@@ -366,7 +366,7 @@ def _wandering(run: Run, groups: Iterable[Sequence[Process]], used: Sequence[int
     for processes in groups:
         ranks = list(by_name(processes).values())
         if len(ranks) > 1:
-            ratios += _ratios(of_ranks(run.work(processes)[used], ranks))
+            ratios += _ratios(of_ranks(run.work(processes)[usual], ranks))
     return wandering(ratios)
 
 
@@ -384,36 +384,36 @@ def _of_ranks(
     ratios = _ratios(seconds) if compares else []
     inflation = wandering(ratios)
     figures = {
-        name: _rounded(column, waited, inflation=inflation)
-        for name, column, waited in zip(names, seconds.T, shares, strict=True)
+        name: _rounded(column, share, inflation=inflation)
+        for name, column, share in zip(names, seconds.T, shares, strict=True)
     }
     to_others = {
-        name: _rounded(row, waited, RANKS_WAITED_SPREAD, inflation)
-        for name, row, waited in zip(names, ratios, shares, strict=False)
+        name: _rounded(row, share, RANKS_WAITED_SPREAD, inflation)
+        for name, row, share in zip(names, ratios, shares, strict=False)
         if len(row)
     }
     return figures, to_others
 
 
 def _rounded(
-    values: Floats, waited: float, spread: float = WAITED_SPREAD, inflation: float = 1.0
+    values: Floats, share: float, spread: float = WAITED_SPREAD, inflation: float = 1.0
 ) -> Figure:
     """A figure with as many digits as a baseline keeps, so that one gives what its runs would.
 
     Args:
-        waited: share of the time in which the threads waited for a processor.
+        share: of the time in which the threads waited for a processor.
         spread: how much runs differ for that reason, to this share's square.
         inflation: by wandering speeds; see `wandering`.
     """
-    found = figure(values, spread * waited**2, inflation)
-    return Figure(_round(found.seconds), _round(found.error), found.steps, _round(found.effective))
+    exact = figure(values, spread * share**2, inflation)
+    return Figure(_round(exact.seconds), _round(exact.error), exact.steps, _round(exact.effective))
 
 
 def _round(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else 0.0
 
 
-def write_baseline(path: str | Path, found: Sequence[Summary]) -> int:
+def write_baseline(path: str | Path, summaries: Sequence[Summary]) -> int:
     """Write a baseline, in place of an older one.
 
     Returns:
@@ -422,7 +422,7 @@ def write_baseline(path: str | Path, found: Sequence[Summary]) -> int:
     Raises:
         OutputError: it cannot be written.
     """
-    content = attrs.asdict(Baseline(FORMAT, VERSION, list(found)))
+    content = attrs.asdict(Baseline(FORMAT, VERSION, list(summaries)))
     try:
         write_json(str(path), content)
         return os.path.getsize(path)
@@ -449,13 +449,13 @@ def read_baseline(path: str | Path) -> list[Summary]:
                     )
                 ]
             )
-        found = formats.check(path, data, Baseline, VERSION)
+        baseline = formats.check(path, data, Baseline, VERSION)
     except FileNotFoundError:
         raise ConfigError(
             [f"{path}: no such file; gpuprof baseline RUN -o FILE makes a baseline"]
         ) from None
     except OutputError as error:
         raise ConfigError([str(error)]) from None
-    if not found.runs:
+    if not baseline.runs:
         raise ConfigError([f"{path}: it has no runs; gpuprof baseline RUN -o FILE makes one"])
-    return found.runs
+    return baseline.runs

@@ -82,7 +82,7 @@ def waits(processes: Sequence[Process], doings: Iterable[Doing]) -> list[Wait]:
     Args:
         doings: of the same processes.
     """
-    mains = {each.process.file: each for each in doings if not each.thread}
+    mains = {doing.process.file: doing for doing in doings if not doing.thread}
     return [*_collectives(processes, mains), *_calls(processes, mains)]
 
 
@@ -99,23 +99,23 @@ def _collectives(processes: Sequence[Process], mains: Mapping[str, Doing]) -> It
             members.setdefault(group["name"], {})[rank] = process, group["begun"]
             stretches = [range(a, a + step * count, step) for a, step, count in group["ranks"]]
             everybody[group["name"]] = {number for stretch in stretches for number in stretch}
-    for name, begun in members.items():
-        number = max(count for _, count in begun.values())
+    for name, entries in members.items():
+        number = max(count for _, count in entries.values())
         inside = [
             mains[process.file]
-            for process, count in begun.values()
+            for process, count in entries.values()
             if count == number and process.file in mains
         ]
-        inside = [each for each in inside if each.state != "moves" and _in_torch(each)]
+        inside = [d for d in inside if d.state != "moves" and _in_torch(d)]
         late = []
         for rank in sorted(everybody[name]):
-            count = begun[rank][1] if rank in begun else 0 if rank in by_rank else None
+            count = entries[rank][1] if rank in entries else 0 if rank in by_rank else None
             if count != number:
                 slow = by_rank.get(rank) or _by_its_own_rank(rank, processes, inside)
                 doing = mains.get(slow.file) if slow is not None else None
                 late.append((rank, count, doing))
-        if inside and late and not any(each[2] and each[2].state == "moves" for each in late):
-            operations = {_operation(each) for each in inside}
+        if inside and late and not any(row[2] and row[2].state == "moves" for row in late):
+            operations = {_operation(d) for d in inside}
             operation = operations.pop() if len(operations) == 1 else ""
             size = len(everybody[name])
             yield Collective(operation, number, size, tuple(inside), tuple(late))
@@ -125,9 +125,9 @@ def _by_its_own_rank(
     rank: int, processes: Iterable[Process], inside: Iterable[Doing]
 ) -> Process | None:
     """The process that has not told its rank of the job, if ranks are those of the worker group."""
-    known = {each.process.group for each in inside if _is_its_rank(each.process)}
-    others = any(not _is_its_rank(each.process) for each in inside)
-    same = [each for each in processes if each.rank == rank and {each.group} == known]
+    groups = {doing.process.group for doing in inside if _is_its_rank(doing.process)}
+    others = any(not _is_its_rank(doing.process) for doing in inside)
+    same = [process for process in processes if process.rank == rank and {process.group} == groups]
     return same[0] if len(same) == 1 and not others else None
 
 
@@ -151,8 +151,8 @@ def _calls(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator
     running: dict[str, Process] = {}
     actors: dict[str, Process] = {}
     for process in processes:
-        for told in _told(process):
-            for what in told:
+        for entries in _told(process):
+            for what in entries:
                 if "runs" in what:
                     running[what["runs"]] = process
         actor = process.answer.get("actor")
@@ -165,18 +165,18 @@ def _calls(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator
         doing = mains.get(process.file)
         if doing is None or doing.state == "moves":
             continue
-        for told in _told(process):
-            if not told or "on" not in told[0]:
+        for entries in _told(process):
+            if not entries or "on" not in entries[0]:
                 continue
-            calls = told[0]["calls"]
+            calls = entries[0]["calls"]
             # one of several may have ended, unless somebody runs it
             targets = {running[key].file for key, _ in calls if key in running}
             actor = actors.get(calls[0][1]) if len(calls) == 1 and not targets else None
             if actor is not None and actor.file in busy:
                 targets = {actor.file}
             elif actor is not None:  # it has not begun: its arguments may be missing
-                needed = _needs(process, calls[0][0])
-                targets = {running[key].file for key in needed if key in running}
+                needs = _needs(process, calls[0][0])
+                targets = {running[key].file for key in needs if key in running}
                 if not targets:
                     yield Unknown(doing, True, False, actor)
             if targets:
@@ -197,39 +197,39 @@ def _needs(process: Process, key: str) -> list[str]:
     if process.path is None:
         return []
     try:
-        sent = ledger.read(process.path.with_suffix(ledger.SUFFIX)).sent
+        rows = ledger.read(process.path.with_suffix(ledger.SUFFIX)).sent
     except (OutputError, ImportError):
         return []
-    needed = sent["needs"][sent["key"] == key_of(bytes.fromhex(key))]
-    return [int(number).to_bytes(KEY, "little").hex() for number in needed if number]
+    needs = rows["needs"][rows["key"] == key_of(bytes.fromhex(key))]
+    return [int(number).to_bytes(KEY, "little").hex() for number in needs if number]
 
 
 def _told(process: Process) -> Iterator[Sequence[Mapping[str, Any]]]:
     """What the calls on each stack wait for or run, the innermost first."""
     for kind in ("threads", "tasks"):
-        for each in process.answer.get(kind, ()):
-            yield each.get("waits") or ()
+        for stack in process.answer.get(kind, ()):
+            yield stack.get("waits") or ()
 
 
 def _cycles(edges: Mapping[str, set[str]]) -> list[list[str]]:
     """Each process is in one cycle at most: the first that is found from it."""
-    found: list[list[str]] = []
-    seen: set[str] = set()
+    cycles: list[list[str]] = []
+    in_cycles: set[str] = set()
     for start in edges:
         path = [start]
         stack = [iter(sorted(edges[start]))]
-        while stack and start not in seen:
+        while stack and start not in in_cycles:
             following = next(stack[-1], None)
             if following is None:
                 stack.pop()
                 path.pop()
             elif following == start:
-                found.append(list(path))
-                seen.update(path)
-            elif following not in path and following not in seen and following in edges:
+                cycles.append(list(path))
+                in_cycles.update(path)
+            elif following not in path and following not in in_cycles and following in edges:
                 path.append(following)
                 stack.append(iter(sorted(edges[following])))
-    return found
+    return cycles
 
 
 def _chains(
@@ -240,16 +240,16 @@ def _chains(
 ) -> Iterator[Chain]:
     waiters: dict[str, set[str]] = {}
     for start in edges.keys() - in_cycles:
-        reached, following = {start}, [start]
+        visits, following = {start}, [start]
         while following:
             file = following.pop(0)
             if file != start and (file in in_cycles or file not in edges):
                 waiters.setdefault(file, set()).add(start)
                 continue  # the cycle itself is told
-            unseen = sorted(edges.get(file, set()) - reached)
-            reached.update(unseen)
+            unseen = sorted(edges.get(file, set()) - visits)
+            visits.update(unseen)
             following += unseen
     for file, those in sorted(waiters.items()):
         if file in mains:
-            known = sorted((by_file[each] for each in those), key=lambda p: (p.group, p.rank))
-            yield Chain(tuple(known), mains[file])
+            processes = sorted((by_file[name] for name in those), key=lambda p: (p.group, p.rank))
+            yield Chain(tuple(processes), mains[file])
