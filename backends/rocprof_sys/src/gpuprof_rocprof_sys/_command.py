@@ -27,9 +27,9 @@ def render(worker: Worker, command: Command, tool: Tool, options: RocprofSysOpti
     Raises:
         ConfigError: the launcher cannot run this command.
     """
-    given = words(options.rendered, options.launcher)
+    options_as_words = words(options.rendered, options.launcher)
     if options.interpreter_after_dashes:
-        return [tool.path, *given, "--", *command.interpreter, *command.arguments]
+        return [tool.path, *options_as_words, "--", *command.interpreter, *command.arguments]
     if options.launcher in ("python", "module") and not command.script:
         problem = (
             "it only runs Python scripts; expected sample or run, or a command such as "
@@ -41,7 +41,14 @@ def render(worker: Worker, command: Command, tool: Tool, options: RocprofSysOpti
     # env(1) also hides a profiled parent's variables from the launcher, not only from the worker.
     clean = ["env", *(word for name in INHERITED for word in ("-u", name))]
     if options.launcher in ("sample", "run"):
-        return [*clean, tool.path, *given, "--", *command.interpreter, *command.arguments]
+        return [
+            *clean,
+            tool.path,
+            *options_as_words,
+            "--",
+            *command.interpreter,
+            *command.arguments,
+        ]
     frames_from_the_start = options.python_frames and worker.lifetime
     builtin = [] if frames_from_the_start or {"b", "builtin"} & set(options.args) else ["-b"]
     # The launcher does not return the script's exit code.
@@ -56,7 +63,7 @@ def render(worker: Worker, command: Command, tool: Tool, options: RocprofSysOpti
             tool.path,
             *module,
             *builtin,
-            *given,
+            *options_as_words,
             "--",
             *script,
         ]
@@ -66,7 +73,7 @@ def render(worker: Worker, command: Command, tool: Tool, options: RocprofSysOpti
         f"PYTHON_EXECUTABLE={command.interpreter[0]}",
         tool.path,
         *builtin,
-        *given,
+        *options_as_words,
         "--",
         *script,
     ]
@@ -82,26 +89,24 @@ def words(args: Mapping[str, Value], launcher: Launcher = "python") -> list[str]
     >>> words({"MI": ["a.py", "b.py"]})
     ['-MI', 'a.py', 'b.py']
     """
-    rendered: list[str] = []
+    result: list[str] = []
     for key, value in args.items():
-        known = find(key, launcher)
-        dashed = (
-            next((spelling for spelling in known.spellings if spelling.lstrip("-") == key), "")
-            if known
+        argument = find(key, launcher)
+        own_spelling = (
+            next((spelling for spelling in argument.spellings if spelling.lstrip("-") == key), "")
+            if argument
             else ""
         )
-        name = dashed or (f"-{key}" if len(key) == 1 else f"--{key}")
-        if known is not None and known.kind == "flag" and isinstance(value, bool):
-            rendered += [name] if value else []
+        name = own_spelling or (f"-{key}" if len(key) == 1 else f"--{key}")
+        if argument is not None and argument.kind == "flag" and isinstance(value, bool):
+            result += [name] if value else []
         elif value is None:
-            rendered.append(name)
+            result.append(name)
         elif isinstance(value, list):
-            rendered += [name, *map(_text, value)]
+            result += [name, *map(_text, value)]
         else:
-            rendered += (
-                [f"{name}={_text(value)}"] if name.startswith("--") else [name, _text(value)]
-            )
-    return rendered
+            result += [f"{name}={_text(value)}"] if name.startswith("--") else [name, _text(value)]
+    return result
 
 
 def _text(value: object) -> str:

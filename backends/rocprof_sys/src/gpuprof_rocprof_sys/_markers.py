@@ -37,8 +37,8 @@ def markers() -> Markers | None:
     """The first available provider, or ``None``; chosen once per process."""
     for make in (_Library, _Module, _Regions):
         with contextlib.suppress(OSError, ImportError, AttributeError):
-            made: Markers = make()
-            return made
+            provider: Markers = make()
+            return provider
     return None
 
 

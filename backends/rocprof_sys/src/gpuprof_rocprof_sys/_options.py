@@ -89,7 +89,11 @@ class RocprofSysOptions:
             raise ConfigError(
                 [f"preset: {self.preset!r} is not valid; expected {', '.join(PRESETS)}"]
             )
-        variables = {name: text for each in self.replaced.values() for name, text in each.items()}
+        variables = {
+            name: text
+            for replacement in self.replaced.values()
+            for name, text in replacement.items()
+        }
         preset = PRESETS.get(self.preset or "", {})
         object.__setattr__(self, "env", {**preset, **variables, **self.env})
         problems = [
@@ -201,7 +205,7 @@ def _fits(argument: Argument, value: object) -> bool:
         )
     values = value if isinstance(value, list) else [value]
     return not argument.choices or all(
-        str(each) in argument.choices for each in values if each is not None
+        str(item) in argument.choices for item in values if item is not None
     )
 
 

@@ -58,15 +58,15 @@ def collect(
         return {}
     stem = f"{worker.directory}/{glob.escape(worker.file_stem)}-metadata"
     # Forked children of the worker leave their own files, under their own process ids.
-    found = sorted(glob.glob(f"{stem}-{worker.pid}.json")) or sorted(
+    metadata_paths = sorted(glob.glob(f"{stem}-{worker.pid}.json")) or sorted(
         glob.glob(f"{stem}-*.json"), key=os.path.getmtime
     )
-    if not found:
+    if not metadata_paths:
         raise ToolError(
             "no metadata file, which the tool writes last: the worker was killed, or the files are "
             "incomplete"
         )
-    metadata = Path(found[0])
+    metadata = Path(metadata_paths[0])
     incomplete = problem(metadata)
     if incomplete:
         raise ToolError(incomplete)

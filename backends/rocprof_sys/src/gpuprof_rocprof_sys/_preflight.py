@@ -49,7 +49,7 @@ def _try(backend: _Renders, worker: Worker, tool: Tool) -> str | None:
         environment["ROCPROFSYS_OUTPUT_PATH"] = directory
         environment["ROCPROFSYS_OUTPUT_PREFIX"] = "preflight-"
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 command,
                 env=environment,
                 capture_output=True,
@@ -67,7 +67,9 @@ def _try(backend: _Renders, worker: Worker, tool: Tool) -> str | None:
             reason = "has not run"
         if reason is None:
             return None
-        said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        return f"a script under it ended with {done.returncode}: {reason}" + (
-            f"; it said: {said[-1]}" if said else ""
+        lines = [
+            line.strip() for line in (process.stdout + process.stderr).splitlines() if line.strip()
+        ]
+        return f"a script under it ended with {process.returncode}: {reason}" + (
+            f"; it said: {lines[-1]}" if lines else ""
         )

@@ -33,7 +33,7 @@ def _version(path: str) -> str | None:
     for name in ("rocprof-sys-avail", "rocprof-sys-sample"):
         program = os.path.join(os.path.dirname(path), name)
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [program, "--version"],
                 capture_output=True,
                 text=True,
@@ -42,7 +42,7 @@ def _version(path: str) -> str | None:
             )
         except (OSError, subprocess.TimeoutExpired):
             continue
-        version = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
+        version = re.search(r"\d+(\.\d+)+", process.stdout + process.stderr)
         if version:
             return version[0]
     return None
@@ -59,14 +59,14 @@ def release(tool: Tool) -> tuple[int, ...] | None:
 
 def selects_regions(tool: Tool) -> bool:
     """Whether roctx ranges can select what is recorded: from 1.6 on."""
-    found = release(tool)
-    return found is not None and found >= (1, 6)
+    number = release(tool)
+    return number is not None and number >= (1, 6)
 
 
 def needs_roctx_switch(tool: Tool) -> bool:
     """Whether markers must be turned on explicitly: before 1.0."""
-    found = release(tool)
-    return found is not None and found < (1, 0)
+    number = release(tool)
+    return number is not None and number < (1, 0)
 
 
 def splits_words(tool: Tool) -> bool:

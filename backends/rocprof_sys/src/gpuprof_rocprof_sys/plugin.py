@@ -61,10 +61,10 @@ class RocprofSysBackend:
     @hookimpl
     def preflight(self, worker: Worker, tool: Tool, start: bool) -> list[Check]:
         """Run a small script: it must run and leave a trace. The tool cannot just read options."""
-        refused = _preflight.refusal(self, worker, tool) if start else None
-        if refused is None:
+        reason = _preflight.refusal(self, worker, tool) if start else None
+        if reason is None:
             return []
-        key, words = refused
+        key, words = reason
         return [Check("options", False, words, "change the option that the tool names", key)]
 
     @hookimpl

@@ -167,9 +167,9 @@ class _Initializer:
         return self
 
     def remote(self, *args: Any, **options: Any) -> Any:
-        planned = guarded("NeMo-RL: a worker", lambda: self._plan(args, options))
-        if planned is not None:
-            options["runtime_env"] = planned
+        worker_env = guarded("NeMo-RL: a worker", lambda: self._plan(args, options))
+        if worker_env is not None:
+            options["runtime_env"] = worker_env
         return self._handle.create_worker.remote(*args, **options)
 
     def _plan(self, args: tuple[Any, ...], options: dict[str, Any]) -> dict[str, Any] | None:
@@ -181,11 +181,13 @@ class _Initializer:
             return None
         rank = int(variables["RANK"])
         has_gpu = len(args) > 2 and bool(args[2])
-        planned = driver.plan(self._making.group, self._making.first + rank, runtime_env, has_gpu)
+        worker_env = driver.plan(
+            self._making.group, self._making.first + rank, runtime_env, has_gpu
+        )
         if self._making.group.endswith(_ENGINES):
-            planned["env_vars"] = {**planned.get("env_vars", {}), **(_settings or {})}
+            worker_env["env_vars"] = {**worker_env.get("env_vars", {}), **(_settings or {})}
         self._making.ranks.append(rank)
-        return planned
+        return worker_env
 
 
 class _InitializerClass:
@@ -251,15 +253,15 @@ def _is_engine(policy: Any) -> bool:
 
 def _as_without_us(module: ModuleType, call: Callable[[], Any]) -> Any:
     """Call a function of NeMo-RL that reads a module's copies of its variables."""
-    kept = {name: getattr(module, name) for name in _VARIABLES if hasattr(module, name)}
-    given = _settings or {}
-    options = {_VARIABLES[2]: json.loads(given.get(_VARIABLES[2]) or "{}")}
+    values = {name: getattr(module, name) for name in _VARIABLES if hasattr(module, name)}
+    settings = _settings or {}
+    options = {_VARIABLES[2]: json.loads(settings.get(_VARIABLES[2]) or "{}")}
     try:
-        for name in kept:
-            setattr(module, name, options.get(name, given.get(name, "")))
+        for name in values:
+            setattr(module, name, options.get(name, settings.get(name, "")))
         return call()
     finally:
-        for name, value in kept.items():
+        for name, value in values.items():
             setattr(module, name, value)
 
 

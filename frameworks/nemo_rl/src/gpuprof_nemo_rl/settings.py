@@ -82,11 +82,11 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     if steps:
         problems += _range_problems(steps)
     problems += unreadable
-    given = {_NAMES.get(key, key) for key in extra}
+    own_names = {_NAMES.get(key, key) for key in extra}
     options = {
-        key: value for key, value in DEFAULTS.items() if _NAMES.get(key, key) not in given
+        key: value for key, value in DEFAULTS.items() if _NAMES.get(key, key) not in own_names
     } | extra
-    if "capture-range" in given and "capture-range-end" not in given:
+    if "capture-range" in own_names and "capture-range-end" not in own_names:
         options["capture-range-end"] = "stop"  # NeMo-RL's, with a range of the user's own, too
     output = take_output(options, EXTRA, problems)
     if problems:
@@ -141,17 +141,17 @@ def _range_problems(steps: str) -> list[str]:
 
 
 def _extra(value: Any) -> dict[str, Any]:
-    expected = "a JSON object of options of nsys profile, without dashes"
-    given = value
+    right_form = "a JSON object of options of nsys profile, without dashes"
+    original = value
     if isinstance(value, str):
         try:
             value = json.loads(value) if value else {}
         except (ValueError, RecursionError) as error:
             raise ConfigError(
-                [f"{EXTRA}: {value!r} is not valid: {error}; expected {expected}"]
+                [f"{EXTRA}: {value!r} is not valid: {error}; expected {right_form}"]
             ) from None
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise ConfigError([f"{EXTRA}: {given!r} is not valid; expected {expected}"])
+        raise ConfigError([f"{EXTRA}: {original!r} is not valid; expected {right_form}"])
     wrong = [
         f"{EXTRA}.{key}: {inner!r} is not valid; expected a value"
         for key, inner in value.items()

@@ -113,8 +113,8 @@ def _cluster(module: ModuleType) -> None:
         def __init__(
             self: Any, num_nodes: Any = None, cluster_cfg: Any = None, *args: Any, **options: Any
         ) -> None:
-            taken = guarded("RLinf: settings", lambda: _take_settings(self, cluster_cfg))
-            cluster_cfg = cluster_cfg if taken is None else taken
+            new_cfg = guarded("RLinf: settings", lambda: _take_settings(self, cluster_cfg))
+            cluster_cfg = cluster_cfg if new_cfg is None else new_cfg
             original(self, num_nodes, cluster_cfg, *args, **options)
 
         return __init__
@@ -125,14 +125,14 @@ def _cluster(module: ModuleType) -> None:
         ) -> Any:
             from gpuprof.ray import driver
 
-            found = guarded("RLinf: a worker", lambda: _identity(self, worker_rank, options))
-            if driver.current() is None or found is None:
+            identity = guarded("RLinf: a worker", lambda: _identity(self, worker_rank, options))
+            if driver.current() is None or identity is None:
                 return original(self, cls, worker_name, worker_rank, *args, **options)
-            group, runtime_env, has_gpu = found
+            group, runtime_env, has_gpu = identity
 
-            def start(planned: dict[str, Any]) -> Any:
+            def start(worker_env: dict[str, Any]) -> Any:
                 global _planned
-                _planned = planned
+                _planned = worker_env
                 try:
                     return original(self, cls, worker_name, worker_rank, *args, **options)
                 finally:
@@ -172,10 +172,10 @@ def _identity(
     if "GROUP_NAME" not in variables:
         return None
     node = options["node_rank"]
-    configured = cluster.get_node_group(
-        options["node_group_label"]
-    ).get_node_python_interpreter_path(node)
-    interpreter = str(configured or cluster.get_node_info(node).python_interpreter_path)
+    path = cluster.get_node_group(options["node_group_label"]).get_node_python_interpreter_path(
+        node
+    )
+    interpreter = str(path or cluster.get_node_info(node).python_interpreter_path)
     has_gpu = bool(variables.get("VISIBLE_DEVICES"))
     return variables["GROUP_NAME"], {"py_executable": interpreter}, has_gpu
 
@@ -213,11 +213,13 @@ def _driver_timer(module: ModuleType) -> None:
     replace(module.ScopedTimer, "__call__", timing_too, ["name"])
 
 
-def _generator(decorated: Callable[..., Any]) -> Callable[..., Iterator[None]]:
+def _generator(context_manager: Callable[..., Any]) -> Callable[..., Iterator[None]]:
     """The generator function of a context manager: one context manager does for both."""
-    function: Callable[..., Iterator[None]] = inspect.unwrap(decorated)
+    function: Callable[..., Iterator[None]] = inspect.unwrap(context_manager)
     if not inspect.isgeneratorfunction(function):
-        raise UnexpectedError(f"{decorated.__qualname__} is no generator with @contextmanager")
+        raise UnexpectedError(
+            f"{context_manager.__qualname__} is no generator with @contextmanager"
+        )
     return function
 
 

@@ -58,9 +58,9 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
 
     Nothing is profiled without the section.
     """
-    given, notes = _given(settings)
+    section, notes = _given(settings)
     notes += [f"{path}: {why}" for path, why in _NOT_READ.items() if find(settings, path)[1]]
-    if given is None:
+    if section is None:
         off = f"{SECTION} is missing or null"
         note = f"{SECTION}: missing or null, so nothing is profiled"
         return Translation(
@@ -70,15 +70,15 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
             workers=WORKERS,
             off=off,
         )
-    if not isinstance(given, dict):
-        raise ConfigError([f"{SECTION}: {given!r} is not valid; expected a mapping"])
-    native = dict(given)
+    if not isinstance(section, dict):
+        raise ConfigError([f"{SECTION}: {section!r} is not valid; expected a mapping"])
+    native = dict(section)
     problems: list[str] = []
     paths: dict[str, str] = {}
     if native.get("backend", "nsight") in (None, ""):
-        expected = " or ".join(_BACKENDS)
-        shown = "null" if native["backend"] is None else repr(native["backend"])
-        problems.append(f"{SECTION}.backend: {shown} is not valid; expected {expected}")
+        choices = " or ".join(_BACKENDS)
+        value = "null" if native["backend"] is None else repr(native["backend"])
+        problems.append(f"{SECTION}.backend: {value} is not valid; expected {choices}")
         native["backend"] = "none"
     if native.get("output_dir") in (None, ""):
         native.pop("output_dir", None)
@@ -96,7 +96,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         for key in ("args", "env"):
             native.pop(key, None)
         notes += _read_nsight(native, native.get("steps") is not None, several, problems)
-        notes += _read_output(native, given.get("output_dir"), several, paths, problems)
+        notes += _read_output(native, section.get("output_dir"), several, paths, problems)
     elif native.get("backend") == "rocprof_sys":
         for key in ("options", "flags"):
             native.pop(key, None)
@@ -108,9 +108,9 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
 
 def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
     """The section merged over the preset in `defaults`, for a file not composed by Hydra."""
-    there, given = find(settings, SECTION)
+    is_present, section = find(settings, SECTION)
     notes: list[str] = []
-    if there and given is None:
+    if is_present and section is None:
         return None, notes  # over any preset
     for text in _entries(settings.get("defaults")):
         name, _, target = text.removeprefix("override ").partition("@")
@@ -126,13 +126,13 @@ def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
                     )
                 ]
             )
-        if given is not None and not isinstance(given, dict):
+        if section is not None and not isinstance(section, dict):
             break  # said below
-        given = merge(defaults, given or {})
+        section = merge(defaults, section or {})
         notes.append(
             f"defaults: {name} is read from gpuprof's copy; Hydra prefers the job's own file"
         )
-    return given, notes
+    return section, notes
 
 
 def _entries(defaults: Any) -> Iterator[str]:
@@ -147,8 +147,8 @@ def _entries(defaults: Any) -> Iterator[str]:
 
 
 def _output_dir(settings: dict[str, Any]) -> dict[str, str]:
-    there, logger = find(settings, "runner.logger")
-    if not there or not isinstance(logger, dict) or not isinstance(logger.get("log_path"), str):
+    logger = find(settings, "runner.logger")[1]
+    if not isinstance(logger, dict) or not isinstance(logger.get("log_path"), str):
         return {}
     parts = [
         logger["log_path"],
@@ -166,7 +166,7 @@ def _several(steps: Any) -> bool:
 
 
 def _read_nsight(
-    native: dict[str, Any], stepped: bool, several: bool, problems: list[str]
+    native: dict[str, Any], has_steps: bool, several: bool, problems: list[str]
 ) -> list[str]:
     notes: list[str] = []
     flags = native.get("flags")
@@ -182,7 +182,7 @@ def _read_nsight(
         return notes
     options = dict(options)
     _read_alias(options, problems)
-    if stepped:
+    if has_steps:
         notes += _leave_windows_to_us(options, several)
     flags = native.get("flags")
     if isinstance(flags, list) and "python-backtrace" in flags and "python-backtrace" in options:

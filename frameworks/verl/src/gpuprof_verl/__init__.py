@@ -122,9 +122,9 @@ def _begin(config: Any) -> Profiler:
     if driver.joins():
         return driver.begin("verl", config, waits=WAITS)
     # This process is the controller, which runs already.
-    selected = driver.config_of("verl", config).worker_groups or ()
-    others = ",".join(name for name in selected if name != CONTROLLER)
-    overrides = (f"worker_groups=[{others}]",) if CONTROLLER in selected else ()
+    groups = driver.config_of("verl", config).worker_groups or ()
+    others = ",".join(name for name in groups if name != CONTROLLER)
+    overrides = (f"worker_groups=[{others}]",) if CONTROLLER in groups else ()
     return driver.begin("verl", config, overrides, waits=WAITS)
 
 
@@ -210,8 +210,8 @@ class _TaskRunner:
         own = dict(self._options)
         runtime_env = own.pop("runtime_env", None) or {}
 
-        def start(planned: dict[str, Any]) -> Any:
-            return self._class.options(**own, runtime_env=planned).remote(*args, **options)
+        def start(worker_env: dict[str, Any]) -> Any:
+            return self._class.options(**own, runtime_env=worker_env).remote(*args, **options)
 
         guarded(
             "verl: the run", lambda: driver.begin("verl", self._config, elsewhere=True, waits=WAITS)
@@ -227,9 +227,11 @@ def _workers(module: ModuleType) -> None:
         def create_colocated(class_dict: Mapping[str, Any]) -> Any:
             from gpuprof_verl.settings import group_of_pool
 
-            made = original(class_dict)
-            guarded("verl: groups", lambda: setattr(made, _GROUP, group_of_pool(class_dict)))
-            return made
+            worker_class = original(class_dict)
+            guarded(
+                "verl: groups", lambda: setattr(worker_class, _GROUP, group_of_pool(class_dict))
+            )
+            return worker_class
 
         return create_colocated
 
@@ -237,17 +239,17 @@ def _workers(module: ModuleType) -> None:
         def __call__(self: Any, *args: Any, **options: Any) -> Any:
             from gpuprof.ray import driver
 
-            found = guarded("verl: a worker", lambda: _identity(self))
-            if driver.current() is None or found is None:
+            identity = guarded("verl: a worker", lambda: _identity(self))
+            if driver.current() is None or identity is None:
                 return original(self, *args, **options)
-            group, rank, runtime_env = found
+            group, rank, runtime_env = identity
 
-            def start(planned: dict[str, Any]) -> Any:
-                self.update_options({"runtime_env": planned})
+            def start(worker_env: dict[str, Any]) -> Any:
+                self.update_options({"runtime_env": worker_env})
                 return original(self, *args, **options)
 
-            given = inspect.signature(original).bind(self, *args, **options).arguments
-            has_gpu = bool(given.get("use_gpu", True))
+            arguments = inspect.signature(original).bind(self, *args, **options).arguments
+            has_gpu = bool(arguments.get("use_gpu", True))
             return driver.make(group, rank, runtime_env, start, has_gpu)
 
         return __call__
@@ -271,9 +273,9 @@ def _identity(worker_class: Any) -> tuple[str, int, dict[str, Any]] | None:
 
 def _group_of(worker_class: Any) -> str:
     """verl's name of a worker group: the roles of its pool, else the class."""
-    named = getattr(worker_class, _GROUP, None)
-    if named is not None:
-        return str(named)
+    name = getattr(worker_class, _GROUP, None)
+    if name is not None:
+        return str(name)
     of = worker_class.cls
     return str(getattr(of, "__ray_actor_class__", type(of)).__name__)
 
@@ -294,9 +296,9 @@ def _run(module: ModuleType, trainer: str) -> None:
 
     base.__init_subclass__ = classmethod(__init_subclass__)
     classes = [base]
-    for known in classes:
-        classes += known.__subclasses__()
-        _integrate(known)
+    for trainer_class in classes:
+        classes += trainer_class.__subclasses__()
+        _integrate(trainer_class)
 
 
 def _integrate(trainer: Any) -> None:
@@ -432,8 +434,8 @@ def _ranges(module: ModuleType) -> None:
 
     In a run ours are in their place, so no report has one twice.
     """
-    marked = getattr(module, "marked_timer", None)
-    within = inspect.unwrap(marked).__code__ if callable(marked) else None
+    timer_function = getattr(module, "marked_timer", None)
+    within = inspect.unwrap(timer_function).__code__ if callable(timer_function) else None
 
     def starting(original: Callable[..., Any]) -> Callable[..., Any]:
         def mark_start_range(
@@ -490,8 +492,8 @@ def _annotations(module: ModuleType) -> None:
 
             def decorator(function: Callable[..., Any]) -> Callable[..., Any]:
                 name = message or options.get("role") or function.__name__
-                decorated: Callable[..., Any] = theirs(timer(name)(function))
-                return decorated
+                wrapper: Callable[..., Any] = theirs(timer(name)(function))
+                return wrapper
 
             return decorator
 

@@ -22,11 +22,11 @@ def read_hooks(
     """
     commands: dict[str, list[Ranks]] = {}
     for role in roles:
-        given = {
+        places = {
             key: (role.profiler, role.path) if key in role.profiler else (control, where)
             for key in KEYS
         }
-        values, path = given["finish_hook_cmd"]
+        values, path = places["finish_hook_cmd"]
         command = values.get("finish_hook_cmd")
         if command is not None and not isinstance(command, str):
             problems.append(
@@ -34,25 +34,25 @@ def read_hooks(
                 "shell"
             )
         elif command and command.strip():
-            everywhere = flag(*given["finish_hook_all_ranks"], "finish_hook_all_ranks", problems)
-            chosen = ranks_at(*given["finish_hook_ranks"], "finish_hook_ranks", problems)
+            everywhere = flag(*places["finish_hook_all_ranks"], "finish_hook_all_ranks", problems)
+            chosen = ranks_at(*places["finish_hook_ranks"], "finish_hook_ranks", problems)
             ranks = "all" if everywhere else chosen or role.ranks
             commands.setdefault(command, []).append(ranks)
     if not commands:
         return {}
     where_run = {command: _together(ranks) for command, ranks in commands.items()}
-    profiled = _together([role.ranks for role in roles])
+    ranks_of_roles = _together([role.ranks for role in roles])
     ranks = _together(list(where_run.values()))
     return {
         "finish_command": f"export {_exports(tool)}; {_joined(where_run, ranks)}",
-        **({} if ranks == profiled else {"finish_ranks": ranks}),
+        **({} if ranks == ranks_of_roles else {"finish_ranks": ranks}),
     }
 
 
-def _together(found: Sequence[Ranks]) -> Ranks:
-    if "all" in found:
+def _together(selections: Sequence[Ranks]) -> Ranks:
+    if "all" in selections:
         return "all"
-    return sorted({rank for ranks in found for rank in ranks if isinstance(rank, int)})
+    return sorted({rank for ranks in selections for rank in ranks if isinstance(rank, int)})
 
 
 def _exports(tool: str) -> str:

@@ -86,19 +86,19 @@ def read_roles(
     """
     roles: list[Role] = []
     for name, places in PLACES.items():
-        found = [
+        paths = [
             f"{place}.{key}"
             for place in places
             for key in ("profiler", *_OLDEST)
             if _is_there(settings, f"{place}.{key}")
         ]
         place = next(
-            (place for place in places if any(key.startswith(f"{place}.") for key in found)),
+            (place for place in places if any(key.startswith(f"{place}.") for key in paths)),
             places[0],
         )
-        for key in found:
+        for key in paths:
             if not key.startswith(f"{place}."):
-                problems.append(f"{key}: conflicts with {found[0]}, the same role's; give one")
+                problems.append(f"{key}: conflicts with {paths[0]}, the same role's; give one")
         roles.append(_role(settings, name, place, tool, needs_enable, problems))
     return roles
 
@@ -112,12 +112,12 @@ def union(roles: Iterable[Role]) -> Ranks:
     >>> union([role, attrs.evolve(role, ranks="all")]), union([])
     ('all', [])
     """
-    found: set[int] = set()
+    result: set[int] = set()
     for role in roles:
         if role.ranks == "all":
             return "all"
-        found |= set(role.ranks)
-    return sorted(found)
+        result |= set(role.ranks)
+    return sorted(result)
 
 
 def _is_there(settings: dict[str, Any], path: str) -> bool:
@@ -143,10 +143,10 @@ def _role(
         for key in ("profile_ranks", "profile_ranks_all")
         if oldest[key] is not None
     ]
-    found = read_role(settings, name, path, tool, needs_enable, problems)
-    if found.discrete is None and tool == "nsys":
-        return attrs.evolve(found, discrete=flag(oldest, place, "profile_discrete", problems))
-    return found
+    role = read_role(settings, name, path, tool, needs_enable, problems)
+    if role.discrete is None and tool == "nsys":
+        return attrs.evolve(role, discrete=flag(oldest, place, "profile_discrete", problems))
+    return role
 
 
 def read_role(
@@ -160,31 +160,31 @@ def read_role(
     """The role whose profiler has the settings at `path`."""
     profiler = mapping(find(settings, path)[1], path, PROFILER_KEYS, problems)
     ranks = _ranks(profiler, path, "ranks", "all_ranks", problems)
-    enabled = flag(profiler, path, "enable", problems)
-    if enabled is False or (enabled is None and needs_enable):
+    is_enabled = flag(profiler, path, "enable", problems)
+    if is_enabled is False or (is_enabled is None and needs_enable):
         ranks = []
-    elif enabled and not ranks:
+    elif is_enabled and not ranks:
         ranks = [0]  # as verl has it
     tools = mapping(profiler.get("tool_config"), f"{path}.tool_config", TOOLS, problems)
     nsys = mapping(tools.get("nsys"), f"{path}.tool_config.nsys", ("discrete",), problems)
-    found = [flag(nsys, f"{path}.tool_config.nsys", "discrete", problems)]
+    flags = [flag(nsys, f"{path}.tool_config.nsys", "discrete", problems)]
     if tool == "nsys":
-        found.append(flag(profiler, path, "discrete", problems))
+        flags.append(flag(profiler, path, "discrete", problems))
     else:
         own = mapping(tools.get(str(tool)), f"{path}.tool_config.{tool}", (), problems)
-        found = [flag(own, f"{path}.tool_config.{tool}", "discrete", problems)]
+        flags = [flag(own, f"{path}.tool_config.{tool}", "discrete", problems)]
     return Role(
         name,
         path,
         ranks,
-        next((value for value in found if value is not None), None),
+        next((value for value in flags if value is not None), None),
         str(profiler["tool"]) if profiler.get("tool") else None,
         profiler,
-        f"{path}.enable" if needs_enable or enabled is not None else f"{path}.ranks",
+        f"{path}.enable" if needs_enable or is_enabled is not None else f"{path}.ranks",
     )
 
 
-def mapping(value: Any, path: str, known: Iterable[str], problems: Problems) -> dict[str, Any]:
+def mapping(value: Any, path: str, keys: Iterable[str], problems: Problems) -> dict[str, Any]:
     """A group of settings, empty if missing.
 
     Refuses keys that look like a misspelt known key.
@@ -195,8 +195,8 @@ def mapping(value: Any, path: str, known: Iterable[str], problems: Problems) -> 
         problems.append(f"{path}: {Invalid(value, 'a mapping')}")
         return {}
     for key in value:
-        close = difflib.get_close_matches(str(key), known, n=1, cutoff=0.75)
-        if key not in known and close:  # verl has others than we read
+        close = difflib.get_close_matches(str(key), keys, n=1, cutoff=0.75)
+        if key not in keys and close:  # verl has others than we read
             problems.append(f"{path}.{key}: unknown key; did you mean {close[0]!r}?")
     return value
 
@@ -212,21 +212,21 @@ def flag(values: Mapping[str, Any], path: str, key: str, problems: Problems) -> 
 
 def ranks_at(values: Mapping[str, Any], path: str, key: str, problems: Problems) -> list[int]:
     """A list of ranks, empty if null or missing."""
-    given = values.get(key)
-    if given is None:
+    value = values.get(key)
+    if value is None:
         return []
     try:
-        found = Integers.parse(given)
+        ranks = Integers.parse(value)
     except ConfigError as error:
         problems += [f"{path}.{key}{problem}" for problem in error.problems]
         return []
-    if found.count > _MOST:
+    if ranks.count > _MOST:
         problems.append(
-            f"{path}.{key}: selects {found.count} ranks; at most {_MOST} are valid, or all_ranks: "
+            f"{path}.{key}: selects {ranks.count} ranks; at most {_MOST} are valid, or all_ranks: "
             "true"
         )
         return []
-    return list(found)
+    return list(ranks)
 
 
 _MOST = 100_000
@@ -235,5 +235,5 @@ _MOST = 100_000
 def _ranks(
     values: Mapping[str, Any], path: str, key: str, all_key: str, problems: Problems
 ) -> Ranks:
-    found = ranks_at(values, path, key, problems)
-    return "all" if flag(values, path, all_key, problems) else found
+    ranks = ranks_at(values, path, key, problems)
+    return "all" if flag(values, path, all_key, problems) else ranks

@@ -25,13 +25,13 @@ def read_torch(
     """
     first, *others = roles
     path = f"{first.path}.tool_config.torch"
-    given = _section(first, problems)
-    options = _contents(given, path, problems)
+    section = _section(first, problems)
+    options = _contents(section, path, problems)
     for other in others:
         theirs, place = _section(other, problems), f"{other.path}.tool_config.torch"
         if _contents(theirs, place, problems) != options:
             notes.append(f"{place}.contents: left out; the worker has those of {path}")
-    _say_schedule(given, path, notes, problems)
+    _say_schedule(section, path, notes, problems)
     return options, path
 
 
@@ -39,8 +39,8 @@ def say_tokens(roles: Sequence[Role], tool: str, notes: list[str]) -> None:
     """Name the limits in response tokens, which only verl's inference servers know."""
     for role in roles:
         tools = role.profiler.get("tool_config")
-        given = tools.get(tool) if isinstance(tools, dict) else None
-        limits = given if isinstance(given, dict) else {}
+        section = tools.get(tool) if isinstance(tools, dict) else None
+        limits = section if isinstance(section, dict) else {}
         notes += [
             f"{role.path}.tool_config.{tool}.{key}: {limits[key]!r} is not supported: gpuprof "
             "captures whole steps; set it to null"
@@ -57,8 +57,8 @@ def _section(role: Role, problems: Problems) -> dict[str, Any]:
     )
 
 
-def _contents(given: Mapping[str, Any], path: str, problems: Problems) -> dict[str, Any]:
-    contents = given.get("contents") or []
+def _contents(section: Mapping[str, Any], path: str, problems: Problems) -> dict[str, Any]:
+    contents = section.get("contents") or []
     if not isinstance(contents, list):
         problems.append(f"{path}.contents: {Invalid(contents, 'a list')}")
         return {}
@@ -76,10 +76,10 @@ def _contents(given: Mapping[str, Any], path: str, problems: Problems) -> dict[s
 
 
 def _say_schedule(
-    given: Mapping[str, Any], path: str, notes: list[str], problems: Problems
+    section: Mapping[str, Any], path: str, notes: list[str], problems: Problems
 ) -> None:
     """Leave the schedule out: verl counts its mini-batches, and gpuprof executions of a range."""
-    schedule = mapping(given.get("schedule"), f"{path}.schedule", _SCHEDULE, problems)
+    schedule = mapping(section.get("schedule"), f"{path}.schedule", _SCHEDULE, problems)
     numbers = {key: schedule.get(key) or 0 for key in _SCHEDULE}
     wrong = [
         key
@@ -96,11 +96,11 @@ def _say_schedule(
         "wait": numbers["skip_first"] + numbers["wait"],
         "warmup": numbers["warmup"],
         "active": numbers["active"],
-        "repeat": numbers["repeat"] if given.get("discrete") else numbers["repeat"] or 1,
+        "repeat": numbers["repeat"] if section.get("discrete") else numbers["repeat"] or 1,
     }
-    shown = ", ".join(f"{key}: {number}" for key, number in ours.items())
+    words = ", ".join(f"{key}: {number}" for key, number in ours.items())
     notes.append(
         f"{path}.schedule: left out, so whole steps are recorded; gpuprof counts executions of one "
         "of your ranges instead of mini-batches: "
-        f"torch_profiler.schedule='{{every: RANGE, {shown}}}'"
+        f"torch_profiler.schedule='{{every: RANGE, {words}}}'"
     )

@@ -128,20 +128,20 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     control = mapping(find(settings, where)[1], where, _CONTROL_KEYS, problems)
     steps, steps_path = _steps(settings, control, where, problems)
     tool, notes = _tool(control, where, steps, steps_path, problems)
-    given = steps if isinstance(steps, list) else []
-    if 0 in given:
-        steps = [step for step in given if step != 0]
+    step_list = steps if isinstance(steps, list) else []
+    if 0 in step_list:
+        steps = [step for step in step_list if step != 0]
     nsys, default = _nsys(control, where, problems)
     roles = {role.name: role for role in read_roles(settings, tool, bool(control), problems)}
     groups = _groups(settings, roles, bool(control))
-    known = {
+    workers = {
         CONTROLLER: {"gpus": 0},
         **{group: {"gpus": 1, "alias": group == EVERYTHING} for group in groups},
     }
     active = {
         group: [role for role in members if role.selects] for group, members in groups.items()
     }
-    selected = any(active.values())
+    any_role = any(active.values())
     words = {
         f"groups.{group}.{key}": " and ".join(
             role.switch if key == "worker_groups" else role.ranks_key
@@ -153,20 +153,22 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
     }
     for key in ("worker_groups", "ranks"):
         words[f"groups.{CONTROLLER}.{key}"] = f"{where}.tool" if today else steps_path
-    if tool is None or not steps or not (selected or tool == "nsys"):
-        without = f"{steps_path} has no step: verl counts from 1" if given else "no steps are given"
+    if tool is None or not steps or not (any_role or tool == "nsys"):
+        without = (
+            f"{steps_path} has no step: verl counts from 1" if step_list else "no steps are given"
+        )
         reason = notes or [without if not steps else "no role selects a rank"]
         return Translation(
             {"backend": "none", "enabled": False},
             paths=words,
             notes=(f"{reason[0]}, so nothing is profiled",),
-            workers=known,
+            workers=workers,
             off=reason[0],
             problems=tuple(problems),
         )
-    if not selected:
+    if not any_role:
         notes.append(f"no role selects a rank, so only {CONTROLLER} is profiled, as verl does")
-    if 0 in given:
+    if 0 in step_list:
         notes.append(f"{steps_path}: 0 is left out; verl counts steps from 1")
     notes += _left_out(groups, roles)
     problems += _unserved(tool, where, backends)
@@ -214,10 +216,10 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
             paths[f"groups.{group}.{backend}"] = path
             sections[group] = {backend: options} if options else {}
             say_tokens([*members, roles["rollout"]], tool, notes)
-        said = [role.discrete for role in members if role.discrete is not None]
+        flags = [role.discrete for role in members if role.discrete is not None]
         native["groups"][group] = {
             "ranks": union(members),
-            "discrete": said[0] if said else default and tool == "nsys",
+            "discrete": flags[0] if flags else default and tool == "nsys",
             **read_hooks(members, control, where, tool, problems),
             **sections.get(group, {}),
         }
@@ -233,7 +235,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         native,
         paths=paths,
         notes=tuple(dict.fromkeys(notes)),
-        workers=known,
+        workers=workers,
         problems=tuple(dict.fromkeys(problems)),
     )
 
@@ -283,24 +285,24 @@ def _groups(
     def given(path: str) -> Any:
         return find(settings, path)[1]
 
-    apart = given("actor_rollout_ref.hybrid_engine") is False
+    is_split = given("actor_rollout_ref.hybrid_engine") is False
     with_kl = any(given(path) is True for path in _KL)
     own_reference = with_kl and (
-        apart or (given(_LEGACY) in ("auto", "enable") and not given(_LORA))
+        is_split or (given(_LEGACY) in ("auto", "enable") and not given(_LORA))
     )
     actor, rollout, ref = roles["actor"], roles["rollout"], roles["ref"]
-    shared = [actor, *([ref] if own_reference else [])] if today else [actor, rollout, ref]
-    groups = {"actor_rollout_ref": shared}
-    if apart:
+    common_roles = [actor, *([ref] if own_reference else [])] if today else [actor, rollout, ref]
+    groups = {"actor_rollout_ref": common_roles}
+    if is_split:
         groups |= {"actor": [actor], "rollout": [rollout], "ref": [ref]}
-        shared = shared if today else [actor, ref]
+        common_roles = common_roles if today else [actor, ref]
     reward = [] if given("reward") is not None else [roles["reward_model"]]
-    pooled = given("reward_model.enable_resource_pool") is True
+    has_pool = given("reward_model.enable_resource_pool") is True
     return {
         **groups,
         "critic": [roles["critic"]],
         **({"reward_model": reward} if reward else {}),
-        EVERYTHING: [*shared, roles["critic"], *([] if pooled else reward)],
+        EVERYTHING: [*common_roles, roles["critic"], *([] if has_pool else reward)],
     }
 
 
@@ -328,18 +330,18 @@ def _left_out(groups: Mapping[str, Sequence[Role]], roles: Mapping[str, Role]) -
 def _unserved(tool: str, where: str, backends: Collection[str]) -> Iterator[str]:
     backend = _TOOLS.get(tool, tool)
     if backend not in backends:
-        served = [name for name in ("nsys", "torch") if _TOOLS[name] in backends]
+        tools = [name for name in ("nsys", "torch") if _TOOLS[name] in backends]
         instead = _INSTEAD.get(tool)
         yield (
             f"{where}.tool: {tool!r} "
             + (f"is not supported: {instead}" if instead else "has no installed backend")
-            + f"; valid here: {', '.join([*served, 'null'])}, or install a package with the entry "
+            + f"; valid here: {', '.join([*tools, 'null'])}, or install a package with the entry "
             f"point {backend!r} in the group 'gpuprof'"
         )
 
 
-def _other_tools(selected: Sequence[Role], tool: str, where: str) -> Iterator[str]:
-    for role in selected:
+def _other_tools(roles: Sequence[Role], tool: str, where: str) -> Iterator[str]:
+    for role in roles:
         if role.tool is not None and role.tool != tool:
             yield (
                 f"{role.path}.tool: {role.tool!r} conflicts with {where}.tool: {tool!r}; a "
@@ -347,9 +349,9 @@ def _other_tools(selected: Sequence[Role], tool: str, where: str) -> Iterator[st
             )
 
 
-def _disagreement(selected: Sequence[Role]) -> Iterator[str]:
+def _disagreement(roles: Sequence[Role]) -> Iterator[str]:
     """Roles in one process are captured together, so all are discrete or none is."""
-    for one, other in pairwise(role for role in selected if role.discrete is not None):
+    for one, other in pairwise(role for role in roles if role.discrete is not None):
         if one.discrete != other.discrete:
             says = {True: "discrete", False: "not discrete"}
             yield (
@@ -365,15 +367,17 @@ def _options(
 ) -> tuple[dict[str, Any], str]:
     """The options of nsys for one side, and their path."""
     path = f"{where}.global_tool_config.nsys.{side}_nsight_options"
-    given = nsys.get(f"{side}_nsight_options")
-    if given is None:
+    options = nsys.get(f"{side}_nsight_options")
+    if options is None:
         old = f"trainer.{side}_nsight_options"
-        there, given = find(settings, old)
-        path = old if there else path
-    if given is None:
+        is_present, options = find(settings, old)
+        path = old if is_present else path
+    if options is None:
         return dict(DEFAULTS), path
     return {
-        key: value for key, value in mapping(given, path, (), problems).items() if value is not None
+        key: value
+        for key, value in mapping(options, path, (), problems).items()
+        if value is not None
     }, path
 
 
@@ -414,8 +418,8 @@ def _read_sft(settings: dict[str, Any], backends: Collection[str]) -> Translatio
     """The supervised trainer's settings: one kind of workers, one stretch of steps."""
     problems: Problems = []
     path = _ALIAS
-    given = mapping(find(settings, path)[1], path, _roles.PROFILER_KEYS, problems)
-    tool = given.get("tool", "torch")
+    profiler = mapping(find(settings, path)[1], path, _roles.PROFILER_KEYS, problems)
+    tool = profiler.get("tool", "torch")
     steps = _read_interval(settings, problems)
     role = read_role(settings, "worker", path, tool, True, problems)
     workers = {_SUPERVISED_WORKER: {"gpus": 1}}
@@ -459,8 +463,8 @@ def _read_sft(settings: dict[str, Any], backends: Collection[str]) -> Translatio
         "file_name": "worker_process_{pid}.{n}",
         **read_hooks([role], {}, path, str(tool), problems),
     }
-    if isinstance(given.get("save_path"), str):
-        native["output_dir"] = given["save_path"]
+    if isinstance(profiler.get("save_path"), str):
+        native["output_dir"] = profiler["save_path"]
     if backend == "nsight":
         options, where = _options(settings, nsys, CONTROL, "worker", problems)
         output = take_output_with_directory(options, where, problems)
@@ -478,14 +482,14 @@ def _read_sft(settings: dict[str, Any], backends: Collection[str]) -> Translatio
 
 def _read_interval(settings: dict[str, Any], problems: _roles.Problems) -> list[str]:
     """The supervised trainer's steps in gpuprof's notation; empty for none."""
-    given = find(settings, _INTERVAL)[1]
-    numbers = given if isinstance(given, list) else []
+    interval = find(settings, _INTERVAL)[1]
+    numbers = interval if isinstance(interval, list) else []
     if len(numbers) != 2 or not all(type(number) is int for number in numbers):
-        problems.append(f"{_INTERVAL}: {Invalid(given, _INTERVAL_TAKES)}")
+        problems.append(f"{_INTERVAL}: {Invalid(interval, _INTERVAL_TAKES)}")
         return []
     first, last = numbers
     if last < first or first < 0 <= last:
-        problems.append(f"{_INTERVAL}: {Invalid(given, _INTERVAL_TAKES)}")
+        problems.append(f"{_INTERVAL}: {Invalid(interval, _INTERVAL_TAKES)}")
         return []
     # verl counts steps from 1 and opens the capture at `first`, so 0 never opens it
     return [f"{first}:{last + 1}"] if first > 0 else []
