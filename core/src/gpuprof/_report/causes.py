@@ -41,8 +41,8 @@ def words(finding: Finding) -> Words:
     says = of_cause.says
     their = "their" if len(finding.workers) > 1 else "its"
     if finding.others_waited > _LEAST_WAITED * finding.seconds:
-        waited = duration(finding.others_waited)
-        says += f" The others of {their} group waited {waited} a step meanwhile."
+        wait = duration(finding.others_waited)
+        says += f" The others of {their} group waited {wait} a step meanwhile."
     if finding.profiled and finding.cause != "imbalance":
         says += (
             f" {all_of(finding.workers)} had a profiler and others of the group had none, which "
@@ -94,11 +94,13 @@ def config(finding: Finding, rounds: bool, launched: bool) -> str:
     if not rounds:
         keys["steps"] = facts.steps
     values = {"backend": "PROFILER"}
-    values |= {name: ",".join(map(str, each)) for name, each in keys.items()}
+    values |= {name: ",".join(map(str, items)) for name, items in keys.items()}
     if launched:
-        settings = (f"--set {shlex.quote(f'{name}={each}')}" for name, each in values.items())
+        settings = (f"--set {shlex.quote(f'{name}={value}')}" for name, value in values.items())
         return f"gpuprof run {' '.join(settings)} -- COMMAND"
-    return " ".join(f"GPUPROF_{name.upper()}={shlex.quote(each)}" for name, each in values.items())
+    return " ".join(
+        f"GPUPROF_{name.upper()}={shlex.quote(value)}" for name, value in values.items()
+    )
 
 
 def _rank(finding: Finding) -> Words:

@@ -35,24 +35,24 @@ _NUMBERS = _SCOPES[:6]
 _GROUPS = ["group", "work", "change", "waits", "change in waits", "imbalance"]
 
 
-def as_json(found: Diff) -> str:
+def as_json(diff: Diff) -> str:
     """The whole comparison, for programs."""
-    return json.dumps(as_dict(found), indent=2)
+    return json.dumps(as_dict(diff), indent=2)
 
 
-def as_dict(found: Diff) -> dict[str, Any]:
+def as_dict(diff: Diff) -> dict[str, Any]:
     """The comparison in types that JSON has: seconds and ratios, ``None`` where there is none."""
     parts = ("step", "slower_ranks", "scopes", "new", "gone", "groups", "checks")
     return {
         "version": JSON_VERSION,
-        "slower": found.slower,
-        "unlike": _unlike(found),
-        "before": [_about(run) for run in found.before],
-        "after": [_about(run) for run in found.after],
-        "differences": _plain(differences(found.before, found.after)),
-        "finds": _plain({"step": found.step.finds, "rank": found.finds_rank}),
-        "promised": {**_plain(found.kept[0]), "again": found.kept[1]} if found.kept else None,
-        **{name: _plain(getattr(found, name)) for name in parts},
+        "slower": diff.slower,
+        "unlike": _unlike(diff),
+        "before": [_about(run) for run in diff.before],
+        "after": [_about(run) for run in diff.after],
+        "differences": _plain(differences(diff.before, diff.after)),
+        "finds": _plain({"step": diff.step.finds, "rank": diff.finds_rank}),
+        "promised": {**_plain(diff.kept[0]), "again": diff.kept[1]} if diff.kept else None,
+        **{name: _plain(getattr(diff, name)) for name in parts},
     }
 
 
@@ -78,27 +78,27 @@ def _plain(value: Any) -> Any:
         change = plain.pop("change", None)
         return _plain(plain) | (_plain(change) if change else {})
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_plain(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def text(found: Diff, width: int | None = None, hint: str = "") -> str:
+def text(diff: Diff, width: int | None = None, hint: str = "") -> str:
     """The comparison for a terminal.
 
     Args:
         width: as for `_tables.table`, as is `hint`.
     """
-    unlike = [f"{_UNJUDGED}: {each}" for each in _unlike(found)]
-    different = differences(found.before, found.after)
+    unlike = [f"{_UNJUDGED}: {sentence}" for sentence in _unlike(diff)]
+    different = differences(diff.before, diff.after)
     parts = [
-        "\n".join([*_runs("A", found.before), *_runs("B", found.after)]),
-        "\n".join(map(_wrapped, _limits(found))),
+        "\n".join([*_runs("A", diff.before), *_runs("B", diff.after)]),
+        "\n".join(map(_wrapped, _limits(diff))),
         "Different\n"
         + _tables.table(
             _DIFFERENT,
-            [[each.what, each.before, each.after] for each in different],
+            [[row.what, row.before, row.after] for row in different],
             shorten={"A": "end", "B": "end"},
             width=width,
             hint=hint,
@@ -107,67 +107,67 @@ def text(found: Diff, width: int | None = None, hint: str = "") -> str:
         else "",
         "\n".join(
             [
-                _wrapped(verdict(found)),
-                *map(_wrapped, [*_slower_ranks(found), *_promise(found), *unlike]),
-                *(_check(check) for check in found.checks),
+                _wrapped(verdict(diff)),
+                *map(_wrapped, [*_slower_ranks(diff), *_promise(diff), *unlike]),
+                *(_check(check) for check in diff.checks),
             ]
         ),
-        _scopes(found, width, hint),
-        _only("Only in B", found.new),
-        _only("Only in A", found.gone),
-        _groups_table(found, width, hint),
-        _confidence(found),
-        "\n".join(_profiling("A", found.before) + _profiling("B", found.after)),
+        _scopes(diff, width, hint),
+        _only("Only in B", diff.new),
+        _only("Only in A", diff.gone),
+        _groups_table(diff, width, hint),
+        _confidence(diff),
+        "\n".join(_profiling("A", diff.before) + _profiling("B", diff.after)),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def markdown(found: Diff) -> str:
+def markdown(diff: Diff) -> str:
     """The comparison for the comment on a pull request."""
-    sign = "❌" if found.slower else "❔" if found.missing else "✅"
-    different = differences(found.before, found.after)
+    sign = "❌" if diff.slower else "❔" if diff.missing else "✅"
+    different = differences(diff.before, diff.after)
     parts = [
-        f"### {sign} {verdict(found)}",
-        *map(_escaped, [*_limits(found), *_slower_ranks(found), *_promise(found)]),
-        "\n".join(f"- {_UNJUDGED}: {_escaped(each)}" for each in _unlike(found)),
-        "\n".join(f"- {_escaped(_check(check, math.inf))}" for check in found.checks),
-        _pipes(_SCOPES, _rows(found.scopes[:_LISTED]), _NUMBERS) if found.scopes else "",
+        f"### {sign} {verdict(diff)}",
+        *map(_escaped, [*_limits(diff), *_slower_ranks(diff), *_promise(diff)]),
+        "\n".join(f"- {_UNJUDGED}: {_escaped(sentence)}" for sentence in _unlike(diff)),
+        "\n".join(f"- {_escaped(_check(check, math.inf))}" for check in diff.checks),
+        _pipes(_SCOPES, _rows(diff.scopes[:_LISTED]), _NUMBERS) if diff.scopes else "",
         *(
             f"{title}: "
             + ", ".join(
-                _escaped(f"{each.group}:{each.scope} ({duration(each.seconds)})")
-                for each in only[:_LISTED]
+                _escaped(f"{scope.group}:{scope.scope} ({duration(scope.seconds)})")
+                for scope in only[:_LISTED]
             )
-            for title, only in (("Only in B", found.new), ("Only in A", found.gone))
+            for title, only in (("Only in B", diff.new), ("Only in A", diff.gone))
             if only
         ),
-        _pipes(_GROUPS, _groups(found), _GROUPS[1:]) if found.groups else "",
+        _pipes(_GROUPS, _groups(diff), _GROUPS[1:]) if diff.groups else "",
         _pipes(
             ["different", "A", "B"],
-            [[each.what, each.before, each.after] for each in different],
+            [[row.what, row.before, row.after] for row in different],
         )
         if different
         else "",
         "\n".join(
             f"- {line}"
             for line in (
-                *map(_escaped, _runs("A", found.before, math.inf)),
-                *map(_escaped, _runs("B", found.after, math.inf)),
-                _escaped(_spread(found)),
+                *map(_escaped, _runs("A", diff.before, math.inf)),
+                *map(_escaped, _runs("B", diff.after, math.inf)),
+                _escaped(_spread(diff)),
             )
         ),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _runs(side: str, found: Sequence[Summary], width: float | None = None) -> list[str]:
+def _runs(side: str, runs: Sequence[Summary], width: float | None = None) -> list[str]:
     return [
         _wrapped(
             f"{side}: {run.run}: {run.steps.used} of {run.steps.all} steps, worth "
             f"{run.seconds.effective:.0f} independent ones{left_out(run)}",
             width,
         )
-        for run in found
+        for run in runs
     ]
 
 
@@ -183,9 +183,9 @@ def _wrapped(line: str, width: float | None = None) -> str:
     )
 
 
-def verdict(found: Diff) -> str:
+def verdict(diff: Diff) -> str:
     """What became of a step, in a sentence."""
-    step = found.step
+    step = diff.step
     sure = "may be chance" if step.low <= 1 <= step.high else _direction(step)
     return (
         f"A step takes {duration(step.before)} in A and {duration(step.after)} in B: "
@@ -193,17 +193,17 @@ def verdict(found: Diff) -> str:
     )
 
 
-def _limits(found: Diff) -> list[str]:
+def _limits(diff: Diff) -> list[str]:
     """What the runs could show, and whether a busy machine keeps them from showing more."""
     lines = []
-    if math.isfinite(found.step.finds):
-        said = f"a step that is {_slower(found.step.finds)} slower"
-        if found.finds_rank is not None:
-            said += f", and a rank that is {_slower(found.finds_rank)} slower than the others"
-        lines.append(f"These runs can show, nine times in ten: {said}.")
+    if math.isfinite(diff.step.finds):
+        changes = f"a step that is {_slower(diff.step.finds)} slower"
+        if diff.finds_rank is not None:
+            changes += f", and a rank that is {_slower(diff.finds_rank)} slower than the others"
+        lines.append(f"These runs can show, nine times in ten: {changes}.")
     busy = [
         f"{percentage(run.waited)} of the time in {side} ({run.run})"
-        for side, runs in (("A", found.before), ("B", found.after))
+        for side, runs in (("A", diff.before), ("B", diff.after))
         for run in runs
         if run.waited is not None and run.waited >= BUSY
     ]
@@ -215,9 +215,9 @@ def _limits(found: Diff) -> list[str]:
     return lines
 
 
-def _unlike(found: Diff) -> list[str]:
+def _unlike(diff: Diff) -> list[str]:
     """Ranks that not all runs have."""
-    return [f"{each.run} has no ledger of {listed(each.workers)}" for each in found.missing]
+    return [f"{gap.run} has no ledger of {listed(gap.workers)}" for gap in diff.missing]
 
 
 def _slower(ratio: float) -> str:
@@ -231,31 +231,31 @@ def _slower(ratio: float) -> str:
     return f"{100 * (ratio - 1):.2g} %"
 
 
-def _slower_ranks(found: Diff) -> list[str]:
+def _slower_ranks(diff: Diff) -> list[str]:
     """The ranks that have become slower, one a line."""
-    shown = [
-        f"Slower rank: {each.worker}: {duration(each.change.before)} to "
-        f"{duration(each.change.after)} a step ({percent(each.change.ratio)})"
-        f"{_to_others(each.to_others)}; most in {each.scope}"
-        for each in found.slower_ranks[:_NAMED]
+    lines = [
+        f"Slower rank: {rank.worker}: {duration(rank.change.before)} to "
+        f"{duration(rank.change.after)} a step ({percent(rank.change.ratio)})"
+        f"{_to_others(rank.to_others)}; most in {rank.scope}"
+        for rank in diff.slower_ranks[:_NAMED]
     ]
-    more = len(found.slower_ranks) - len(shown)
-    return [*shown, *([f"Slower ranks: {more} more"] if more > 0 else [])]
+    more = len(diff.slower_ranks) - len(lines)
+    return [*lines, *([f"Slower ranks: {more} more"] if more > 0 else [])]
 
 
-def _promise(found: Diff) -> list[str]:
+def _promise(diff: Diff) -> list[str]:
     """What a fix was expected to save, and what it saved. Skipped if steps became slower."""
-    if found.kept is None or found.step.low > 1:
+    if diff.kept is None or diff.step.low > 1:
         return []
-    (promise, again), step = found.kept, found.step
+    (promise, repeats), step = diff.kept, diff.step
     if step.low <= 1 <= step.high:
         gave = "as long, by all that these runs tell"
     else:
         gave = f"{percentage(abs(1 - step.ratio))} {'less' if step.ratio < 1 else 'more'}"
     names = " and ".join(promise.workers)
-    said = f"names {names} again" if again else f"no longer names {names}"
-    promised = f"Promised by gpuprof explain for A: {what_if(promise)}."
-    return [f"{promised} A step of B takes {gave}, and explain {said}."]
+    outcome = f"names {names} again" if repeats else f"no longer names {names}"
+    sentence = f"Promised by gpuprof explain for A: {what_if(promise)}."
+    return [f"{sentence} A step of B takes {gave}, and explain {outcome}."]
 
 
 def _direction(change: Change) -> str:
@@ -265,24 +265,24 @@ def _direction(change: Change) -> str:
 def _check(check: Check, width: float | None = None) -> str:
     limit = f"with these runs, a change below {percent(check.fails_from)} would not fail"
     if check.failures:
-        said = f"slower: {_worst(check.failures)}"
+        result = f"slower: {_worst(check.failures)}"
     elif check.unsure:
-        said = f"not sure, so not failed: {_worst(check.unsure)}; {limit}"
+        result = f"not sure, so not failed: {_worst(check.unsure)}; {limit}"
     else:
-        said = f"in order; {limit}"
-    return _wrapped(f"{check.condition.text}: {said}", width)
+        result = f"in order; {limit}"
+    return _wrapped(f"{check.condition.text}: {result}", width)
 
 
-def _worst(found: Sequence[Failure]) -> str:
+def _worst(failures: Sequence[Failure]) -> str:
     """The first rank, or else the first scope, and the number of other scopes."""
-    named = next((each for each in found if each.worker), found[0])
-    others = len({(each.group, each.scope) for each in found}) - 1
+    worst = next((failure for failure in failures if failure.worker), failures[0])
+    others = len({(failure.group, failure.scope) for failure in failures}) - 1
     more = f"; and {others} more" if others > 0 else ""
-    where = " ".join(filter(None, (named.worker or named.group, named.scope)))
-    change = named.change
+    where = " ".join(filter(None, (worst.worker or worst.group, worst.scope)))
+    change = worst.change
     return (
         f"{where} {percent(change.ratio)} ({interval(change)}), "
-        f"{duration(change.before)} to {duration(change.after)}{_to_others(named.to_others)}{more}"
+        f"{duration(change.before)} to {duration(change.after)}{_to_others(worst.to_others)}{more}"
     )
 
 
@@ -326,30 +326,30 @@ def signed(seconds: float) -> str:
 def _rows(scopes: Sequence[ScopeChange]) -> list[list[str]]:
     return [
         [
-            signed(each.change.seconds),
-            duration(each.change.before),
-            percent(each.change.ratio),
-            interval(each.change).removesuffix(" %"),
-            percentage(each.share) if each.share is not None else "",
-            _calls(each),
-            each.group,
-            f"{each.scope} (waits)" if each.waits else each.scope,
-            f"{each.worker.rpartition('-')[2]}: {percent(each.of_worker.ratio)}"
-            if each.of_worker
+            signed(scope.change.seconds),
+            duration(scope.change.before),
+            percent(scope.change.ratio),
+            interval(scope.change).removesuffix(" %"),
+            percentage(scope.share) if scope.share is not None else "",
+            _calls(scope),
+            scope.group,
+            f"{scope.scope} (waits)" if scope.waits else scope.scope,
+            f"{scope.worker.rpartition('-')[2]}: {percent(scope.of_worker.ratio)}"
+            if scope.of_worker
             else "",
         ]
-        for each in scopes
+        for scope in scopes
     ]
 
 
-def _calls(each: ScopeChange) -> str:
-    before, after = (f"{calls:.3g}" for calls in each.calls)
+def _calls(scope: ScopeChange) -> str:
+    before, after = (f"{calls:.3g}" for calls in scope.calls)
     return before if before == after else f"{before}→{after}"
 
 
-def _scopes(found: Diff, width: int | None, hint: str) -> str:
-    shown = found.scopes[:_LISTED] if width != _tables.UNLIMITED else found.scopes
-    rows = _rows(shown)
+def _scopes(diff: Diff, width: int | None, hint: str) -> str:
+    top = diff.scopes[:_LISTED] if width != _tables.UNLIMITED else diff.scopes
+    rows = _rows(top)
     # without a change of the step there are no shares of it
     empty = [
         name
@@ -360,7 +360,7 @@ def _scopes(found: Diff, width: int | None, hint: str) -> str:
     rows = [[row[_SCOPES.index(name)] for name in headers] for row in rows]
     if not rows:
         return ""
-    made = _tables.table(
+    table = _tables.table(
         headers,
         rows,
         right=_NUMBERS,
@@ -369,27 +369,29 @@ def _scopes(found: Diff, width: int | None, hint: str) -> str:
         width=width,
         hint=hint,
     )
-    more = len(found.scopes) - len(shown)
+    more = len(diff.scopes) - len(top)
     rest = f"\n{more} more cost less. {hint}" if more else ""
     signs = "cost: per step, the mean of a group's ranks. worst rank: the one that changed most"
     title = "Scopes, by what they cost"
-    return f"{title}\n{made}{rest}\n{_tables.legend([signs])}"
+    return f"{title}\n{table}{rest}\n{_tables.legend([signs])}"
 
 
 def _only(title: str, scopes: Sequence[OneSided]) -> str:
     if not scopes:
         return ""
-    lines = [f"  {duration(each.seconds)}  {each.group}:{each.scope}" for each in scopes[:_LISTED]]
+    lines = [
+        f"  {duration(scope.seconds)}  {scope.group}:{scope.scope}" for scope in scopes[:_LISTED]
+    ]
     more = [f"  and {len(scopes) - _LISTED} more"] if len(scopes) > _LISTED else []
     return "\n".join([f"{title} (per step)", *lines, *more])
 
 
-def _groups_table(found: Diff, width: int | None, hint: str) -> str:
-    if not found.groups:
+def _groups_table(diff: Diff, width: int | None, hint: str) -> str:
+    if not diff.groups:
         return ""
     return "Groups, of a step\n" + _tables.table(
         _GROUPS,
-        _groups(found),
+        _groups(diff),
         right=_GROUPS[1:],
         optional=["imbalance", "change in waits"],
         shorten={"group": "end"},
@@ -398,28 +400,28 @@ def _groups_table(found: Diff, width: int | None, hint: str) -> str:
     )
 
 
-def _groups(found: Diff) -> list[list[str]]:
+def _groups(diff: Diff) -> list[list[str]]:
     return [
         [
-            each.group,
-            duration(each.work.before),
-            percent(each.work.ratio),
-            duration(each.waits.before),
-            percent(each.waits.ratio),
-            f"{each.imbalance[0]:.2f} to {each.imbalance[1]:.2f}",
+            group.group,
+            duration(group.work.before),
+            percent(group.work.ratio),
+            duration(group.waits.before),
+            percent(group.waits.ratio),
+            f"{group.imbalance[0]:.2f} to {group.imbalance[1]:.2f}",
         ]
-        for each in found.groups
+        for group in diff.groups
     ]
 
 
-def _confidence(found: Diff) -> str:
-    problems = [problem for run in (*found.before, *found.after) for problem in run.problems]
-    return "\n".join(map(_wrapped, [_spread(found), *problems]))
+def _confidence(diff: Diff) -> str:
+    problems = [problem for run in (*diff.before, *diff.after) for problem in run.problems]
+    return "\n".join(map(_wrapped, [_spread(diff), *problems]))
 
 
-def _spread(found: Diff) -> str:
+def _spread(diff: Diff) -> str:
     """How much equal runs differ, or the command that measures it."""
-    if max(len(found.before), len(found.after)) >= MEASURED:
+    if max(len(diff.before), len(diff.after)) >= MEASURED:
         return "Spread between equal runs: measured in the baseline."
     return (
         f"Equal runs differ by more than their steps show; {100 * USUAL_SPREAD:.1f} % is assumed. "
@@ -428,8 +430,8 @@ def _spread(found: Diff) -> str:
     )
 
 
-def _profiling(side: str, found: Sequence[Summary]) -> list[str]:
-    return [_wrapped(f"profiling in {side}: {run.overhead}") for run in found if run.overhead]
+def _profiling(side: str, runs: Sequence[Summary]) -> list[str]:
+    return [_wrapped(f"profiling in {side}: {run.overhead}") for run in runs if run.overhead]
 
 
 def _pipes(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> str:
@@ -449,9 +451,9 @@ def _escaped(cell: str) -> str:
     a\|b &lt;c&gt;
     """
     line = " ".join(cell.split())
-    for sign, written in (
+    for sign, escape in (
         ("\\", "\\\\"), ("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"),
         ("|", "\\|"), ("`", "\\`"), ("*", "\\*"), ("_", "\\_"), ("[", "\\["), ("~", "\\~"),
     ):  # fmt: skip
-        line = line.replace(sign, written)
+        line = line.replace(sign, escape)
     return line

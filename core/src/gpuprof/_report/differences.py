@@ -37,10 +37,10 @@ def refuse(differences: Sequence[Difference]) -> None:
         ConfigError: something that matters differs.
     """
     problems = [
-        f"not comparable: {each.what}: {each.before} in A, {each.after} in B; without --strict "
+        f"not comparable: {row.what}: {row.before} in A, {row.after} in B; without --strict "
         "this is listed and compared all the same"
-        for each in differences
-        if each.matters
+        for row in differences
+        if row.matters
     ]
     if problems:
         raise ConfigError(problems)

@@ -80,8 +80,8 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
     parts = [
         _steps(answer),
         "\n".join(
-            textwrap.fill(f"{each}.", _tables.console_width(), break_long_words=False)
-            for each in sentences(answer.ended_early)
+            textwrap.fill(f"{sentence}.", _tables.console_width(), break_long_words=False)
+            for sentence in sentences(answer.ended_early)
         ),
         verdict(answer),
         "Where the time goes\n" + _groups(answer, width, hint) if answer.groups else "",
@@ -109,8 +109,8 @@ def as_dict(answer: Explanation) -> dict[str, Any]:
         entry["line"] = None if line is None else stacks.as_dict(line)
         if finding.ratio == math.inf:
             entry["ratio"] = None
-        said = words(finding)
-        entry |= {"says": said.says, "action": said.action, "config": _config(answer, finding)}
+        advice = words(finding)
+        entry |= {"says": advice.says, "action": advice.action, "config": _config(answer, finding)}
     content["lines"] = [stacks.as_dict(line) for line in answer.lines]
     confidence = content["confidence"]
     del confidence["remedy"]
@@ -130,10 +130,10 @@ def as_json(answer: Explanation) -> str:
 def verdict(answer: Explanation) -> str:
     """What bounds a step, who waits, what would help: a line each."""
     labels = ("bounds a step:  ", "waits:          ", "would help:     ")
-    said = "\0".join((bounds(answer), waits(answer), helps(answer)))
+    content = "\0".join((bounds(answer), waits(answer), helps(answer)))
     if answer.driver:
-        said = introduce(said, answer.driver)
-    return "\n".join(map(_tables.labelled, labels, said.split("\0")))
+        content = introduce(content, answer.driver)
+    return "\n".join(map(_tables.labelled, labels, content.split("\0")))
 
 
 def bounds(answer: Explanation) -> str:
@@ -147,16 +147,16 @@ def bounds(answer: Explanation) -> str:
         return f"not known: {_reason(answer)}{where}"
     in_steps = answer.seconds["in_steps"]
     between = 1 - in_steps
-    said = [f"between steps {percentage(between)}"] if between >= _LEAST_BOUND else []
+    parts = [f"between steps {percentage(between)}"] if between >= _LEAST_BOUND else []
     by_group: dict[str, list[Share]] = {}
     for share in answer.shares:
         by_group.setdefault(share.group, []).append(share)
     for of_group in sorted(by_group.values(), key=_sum, reverse=True):
-        if _sum(of_group) * in_steps >= _LEAST_BOUND or not said:
+        if _sum(of_group) * in_steps >= _LEAST_BOUND or not parts:
             scope, of_scope = _largest(of_group, "scope")
             where = f"{_without_brackets(scope)} {percentage(of_scope * in_steps)}"
-            said.append(f"{_who(of_group)} {percentage(_sum(of_group) * in_steps)} ({where})")
-    return ", ".join(said[:3])
+            parts.append(f"{_who(of_group)} {percentage(_sum(of_group) * in_steps)} ({where})")
+    return ", ".join(parts[:3])
 
 
 def waits(answer: Explanation) -> str:
@@ -165,16 +165,18 @@ def waits(answer: Explanation) -> str:
         return "not known: nothing was timed"
     groups = [group for group in answer.groups if group.group != DRIVER or not answer.driver]
     if answer.driver:  # some have no part in the steps, as processes that only start others
-        groups = [each for each in groups if each.work + each.waits >= _LEAST_PART] or groups
-    idle = {each.group: each.waits + (each.outside if answer.driver else 0.0) for each in groups}
-    said = []
-    for group in sorted(groups, key=lambda each: -idle[each.group]):
+        groups = [group for group in groups if group.work + group.waits >= _LEAST_PART] or groups
+    idle = {
+        group.group: group.waits + (group.outside if answer.driver else 0.0) for group in groups
+    }
+    parts = []
+    for group in sorted(groups, key=lambda g: -idle[g.group]):
         if idle[group.group] >= _LEAST_WAIT:
             where = "between calls"
             if group.waits >= _LEAST_WAIT:
                 where = group.scope + _WHOM.get(group.waits_for, f", for {group.waits_for}")
-            said.append(f"{group.group} {percentage(idle[group.group])} ({where})")
-    return ", ".join(said[:3]) or "nobody for more than 5 % of a step"
+            parts.append(f"{group.group} {percentage(idle[group.group])} ({where})")
+    return ", ".join(parts[:3]) or "nobody for more than 5 % of a step"
 
 
 def helps(answer: Explanation) -> str:
@@ -193,14 +195,14 @@ def helps(answer: Explanation) -> str:
         if answer.steps["counted"] >= LEAST_STEPS
         else f"{answer.steps['counted']} steps are too few to name a rank"
     )
-    handed = [share for share in answer.shares if share.kind == "handover"]
-    worked = [share for share in answer.shares if share.kind == "work"] or answer.shares
-    largest = _largest_place(worked)
-    if _sum(handed) >= max(_LEAST_HANDOVER, _sum(largest)):  # nobody can receive twice as fast
+    handovers = [share for share in answer.shares if share.kind == "handover"]
+    work = [share for share in answer.shares if share.kind == "work"] or answer.shares
+    largest = _largest_place(work)
+    if _sum(handovers) >= max(_LEAST_HANDOVER, _sum(largest)):  # nobody can receive twice as fast
         return (
-            f"{nobody}; handing over what was waited for takes {percentage(_sum(handed))} of a "
-            f"step, most in {_largest_place(handed)[0].scope}: fewer and larger messages, or work "
-            "meanwhile"
+            f"{nobody}; handing over what was waited for takes {percentage(_sum(handovers))} of a "
+            f"step, most in {_largest_place(handovers)[0].scope}: fewer and larger messages, or "
+            "work meanwhile"
         )
     share = percentage(_sum(largest))
     return f"{nobody}; make {largest[0].scope} of {_who(largest)} faster: {share} of a step"
@@ -213,15 +215,15 @@ def remedy(answer: Explanation) -> str:
         return ""
     about, worker, scope = confidence.remedy, confidence.worker, confidence.scope
     switched_on = f"GPUPROF_INSTRUMENTS={','.join(about.instruments)}"
-    marked = f'mark what {worker} does outside any scope with gpuprof.timer("…")'
+    hint = f'mark what {worker} does outside any scope with gpuprof.timer("…")'
     for line in filter(None, (*answer.extra, *answer.lines)):
         if (line.worker, line.scope) == (worker, scope) and line.share >= _LEAST_OF_LINE:
-            marked = f"see {stacks.where(line)}: {worker} is there while in no scope"
+            hint = f"see {stacks.where(line)}: {worker} is there while in no scope"
     whom = f'"{about.waits_for}"' if about.waits_for else '"<group>"'
     remedies = {
         "timing": f"unset {TIMING_VARIABLE}, which is 0 and switches timing off",
-        "scopes": marked,
-        "scopes and ray": f"{marked}; {switched_on} shows its calls",
+        "scopes": hint,
+        "scopes and ray": f"{hint}; {switched_on} shows its calls",
         "ray": f"set {switched_on}: it shows which calls {scope} waits for",
         "bytes_per_step": f"raise the key ledger.bytes_per_step: {worker} had more calls than fit, "
         "and the deepest ones have no keys",
@@ -324,7 +326,7 @@ def _size(directory: str) -> int:
 def _steps(answer: Explanation) -> str:
     median, least, most = (duration(answer.seconds[key]) for key in ("median", "least", "most"))
     steps = answer.steps
-    left = [
+    omissions = [
         f"{len(steps[key])} {word}"
         for key, word in (
             ("warm_up", "warm-up"),
@@ -335,18 +337,18 @@ def _steps(answer: Explanation) -> str:
         if steps[key]
     ]
     if steps["other_workers"]:
-        left.append(f"{steps['other_workers']} with other workers")
-    without = f"; left out: {', '.join(left)}" if left else ""
+        omissions.append(f"{steps['other_workers']} with other workers")
+    without = f"; left out: {', '.join(omissions)}" if omissions else ""
     share = answer.seconds["in_steps"]
     loop = f"; {percentage(share)} of {duration(answer.seconds['loop'])} is in steps"
     loop = loop if share < _MOSTLY_IN_STEPS else ""
-    said = [
+    parts = [
         f"{answer.run}: {steps['counted']} of {steps['all']} steps{without}.",
         *([_what_a_step_is(steps)] if steps["round"] or steps["of_optimizer"] else []),
         f"A step takes {median} (median; {least} to {most}){loop}.",
         *map(_kind, answer.kinds),
     ]
-    return textwrap.fill(" ".join(said), _tables.console_width())
+    return textwrap.fill(" ".join(parts), _tables.console_width())
 
 
 def _what_a_step_is(steps: Mapping[str, Any]) -> str:
@@ -379,7 +381,7 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
                 f"{group.scope}{whom}",
             ]
         )
-    made = _tables.table(
+    table = _tables.table(
         headers,
         rows,
         right=headers[1:6],
@@ -389,11 +391,11 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
         hint=hint,
     )
     signs = "outside: in no scope. imbalance: the largest work of a rank / the mean"
-    lines = [made, _tables.legend([signs])]
+    lines = [table, _tables.legend([signs])]
     lines += [
-        f"{each.scope} in {each.group}: {size_text(round(each.bytes))} a step."
-        for each in answer.scopes
-        if each.bytes is not None and each.bytes >= _LARGE_TRANSFER
+        f"{scope.scope} in {scope.group}: {size_text(round(scope.bytes))} a step."
+        for scope in answer.scopes
+        if scope.bytes is not None and scope.bytes >= _LARGE_TRANSFER
     ]
     if answer.uncounted:
         verb = "is" if len(answer.uncounted) == 1 else "are"
@@ -430,7 +432,7 @@ def _path(path: CriticalPath, width: int | None, hint: str) -> str:
     if not any(row[-1] for row in rows):
         headers.pop()
         rows = [row[:-1] for row in rows]
-    made = _tables.table(
+    table = _tables.table(
         headers,
         rows,
         right=["time", "share", "in steps"],
@@ -444,7 +446,7 @@ def _path(path: CriticalPath, width: int | None, hint: str) -> str:
         "slowest": f"Critical path of step {path.step}, the slowest one",
         "chosen": f"Critical path of step {path.step}",
     }[path.why]
-    return f"{which}: {duration(path.seconds)}\n{made}"
+    return f"{which}: {duration(path.seconds)}\n{table}"
 
 
 def _findings(answer: Explanation) -> str:
@@ -468,45 +470,46 @@ def _none(answer: Explanation) -> str:
 
 
 def _finding(answer: Explanation, number: int, finding: Finding, line: Line | None) -> str:
-    said = words(finding)
-    lines = [_tables.labelled(f"{number}. ", said.says)]
+    advice = words(finding)
+    lines = [_tables.labelled(f"{number}. ", advice.says)]
     if line is not None:
         lines.append(_tables.labelled("   line    ", stacks.words(line)))
     if finding.saves is not None and finding.saves >= _LEAST_SAVED:
         if_ = "at half the time a call, " if finding.cause == "server" else ""
         lines.append(_tables.labelled("   saves   ", if_ + gain(finding)))
-    lines.append(_tables.labelled("   next    ", said.action))
+    lines.append(_tables.labelled("   next    ", advice.action))
     if command := _config(answer, finding):
-        labelled = _tables.labelled("   with    ", command)
-        lines.append(labelled.replace("\n", " \\\n"))  # so that it can be pasted
+        row = _tables.labelled("   with    ", command)
+        lines.append(row.replace("\n", " \\\n"))  # so that it can be pasted
     return "\n".join(lines)
 
 
 def _confidence(answer: Explanation) -> str:
-    found = answer.confidence
-    bound = "not known" if found.clock_bound is None else f"within {duration(found.clock_bound)}"
-    clocks = "" if found.clock_bound == 0 else f" Clocks: {bound}."
-    explained = percentage(found.explained)
+    confidence = answer.confidence
+    bound = confidence.clock_bound
+    within = "not known" if bound is None else f"within {duration(bound)}"
+    clocks = "" if bound == 0 else f" Clocks: {within}."
+    share = percentage(confidence.explained)
     if not answer.paths:
-        said = [f"Nothing was timed, so nothing is explained.{clocks}"]
+        lines = [f"Nothing was timed, so nothing is explained.{clocks}"]
     else:
-        said = [f"{explained} of the critical path is explained.{clocks}"]
-    if found.worker and answer.paths:
+        lines = [f"{share} of the critical path is explained.{clocks}"]
+    if confidence.worker and answer.paths:
         instrument = remedy(answer)
         to_see_it = "" if instrument in ("", helps(answer)) else f" To see it: {instrument}."
-        said.append(
-            f"Longest unexplained: {found.worker} {found.scope}, {duration(found.seconds)} a step."
-            f"{to_see_it}"
+        lines.append(
+            f"Longest unexplained: {confidence.worker} {confidence.scope}, "
+            f"{duration(confidence.seconds)} a step.{to_see_it}"
         )
-    said += [
-        f"{each.group} in {each.scope}: the ranks begin apart and end together, so each is taken "
+    lines += [
+        f"{place.group} in {place.scope}: the ranks begin apart and end together, so each is taken "
         "to wait there for the last one to begin. A rank that is slow inside it, before they meet, "
         "cannot be told from the others."
-        for each in answer.recognised
+        for place in answer.recognised
     ]
-    said += answer.problems
+    lines += answer.problems
     return "Confidence\n" + "\n".join(
-        textwrap.fill(each, _tables.console_width(), break_long_words=False) for each in said
+        textwrap.fill(line, _tables.console_width(), break_long_words=False) for line in lines
     )
 
 
@@ -530,12 +533,12 @@ def explain(run: Run, step: int | None = None) -> Explanation:
     Raises:
         ConfigError: there is no such step, or none that counts.
     """
-    explained = explainer(run)
-    numbers = [each.number for each in run.steps]
+    run_explainer = explainer(run)
+    numbers = [s.number for s in run.steps]
     if step is not None and step not in numbers:
         valid = f"expected {min(numbers)} to {max(numbers)}"
         raise ConfigError([f"--step: {step} is not valid; {valid}"])
-    return explained.explain(step)
+    return run_explainer.explain(step)
 
 
 def explainer(run: Run) -> Explainer:
@@ -559,16 +562,16 @@ def no_steps(run: Run) -> str:
         )
     driven = any(process.role == "driver" for process in run.processes)
     where = "`with profiler.step(i):` in the driver or " if driven else ""
-    marked = f"use {where}`with gpuprof.step(i):` in the ranks"
+    hint = f"use {where}`with gpuprof.step(i):` in the ranks"
     if not run.launched:
-        return f"no step is marked; {marked}"
+        return f"no step is marked; {hint}"
     missing = f"step_at: {run.step_at} was never called" if run.step_at else "no step is found"
-    called = most_called(run)
+    method = most_called(run)
     name, which = "MODULE:FUNCTION", "the function that makes a step"
-    if called is not None:
-        name = called.name
-        which = f"which {called.caller or 'the driver'} calls {called.times} times"
+    if method is not None:
+        name = method.name
+        which = f"which {method.caller or 'the driver'} calls {method.times} times"
     return (
         f"{missing}; without an edit, name what makes a step: gpuprof run --step-at {name} -- …, "
-        f"{which}; in the job, {marked}"
+        f"{which}; in the job, {hint}"
     )

@@ -43,27 +43,27 @@ class Flame:
 def flames(loop: Loop, findings: Sequence[Finding]) -> list[Flame]:
     """A tree for each group, and one for each rank that is slow: its difference to the median."""
     code = Code(loop)
-    made = []
+    result = []
     for group in loop.run.groups:
         ranks = [rank[-1] for rank in stragglers.members(loop.run, group).values()]
         trees = _trees(code, _spread(ranks))
         if trees:
             mean = {path: total / len(trees) for path, total in _sum(trees.values()).items()}
-            made.append(_flame(group, mean))
+            result.append(_flame(group, mean))
         for finding in findings:
-            slow = next((each for each in ranks if each.name == finding.worker), None)
+            slow = next((process for process in ranks if process.name == finding.worker), None)
             if finding.group == group and finding.cause in COMPARED and slow is not None:
-                others = [each for each in ranks if each is not slow]
+                others = [process for process in ranks if process is not slow]
                 mine, theirs = _trees(code, [slow]), _trees(code, _spread(others))
                 if mine and theirs:
                     more = _more(mine[slow.number], list(theirs.values()))
-                    made.append(_flame(f"{slow.name}, more than the median of {group}", more))
-    return [flame for flame in made if flame.rows]
+                    result.append(_flame(f"{slow.name}, more than the median of {group}", more))
+    return [flame for flame in result if flame.rows]
 
 
 def _trees(code: Code, processes: Iterable[Process]) -> dict[int, Tree]:
     """The tree of each process that was sampled."""
-    found = {}
+    trees = {}
     for process in processes:
         by_place = code.by_place(process)
         if by_place is None:
@@ -75,8 +75,8 @@ def _trees(code: Code, processes: Iterable[Process]) -> dict[int, Tree]:
                 path = (scope, *map(frame_text, stack))
                 for depth in range(1, len(path) + 1):
                     tree[path[:depth]] += seconds
-        found[process.number] = tree
-    return found
+        trees[process.number] = tree
+    return trees
 
 
 def _sum(trees: Iterable[Tree]) -> Tree:
@@ -96,13 +96,15 @@ def _more(tree: Tree, others: Sequence[Tree]) -> Tree:
 
 def _flame(name: str, tree: Mapping[Path, float]) -> Flame:
     whole = sum(seconds for path, seconds in tree.items() if len(path) == 1)
-    drawn = {path: each for path, each in tree.items() if each > max(0.0, _LEAST * whole)}
-    hidden = _entered(drawn)
+    visible = {
+        path: seconds for path, seconds in tree.items() if seconds > max(0.0, _LEAST * whole)
+    }
+    hidden = _entered(visible)
     rows = []
-    for path in sorted(drawn):
+    for path in sorted(visible):
         outer = hidden[path[0]]
         if len(path) == 1 or len(path) > outer:
-            rows.append((max(0, len(path) - outer), path[-1], drawn[path]))
+            rows.append((max(0, len(path) - outer), path[-1], visible[path]))
     return Flame(name, rows)
 
 

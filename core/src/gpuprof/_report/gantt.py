@@ -49,9 +49,6 @@ class Row:
 def rows(run: Run, step: int, path: Sequence[Stretch]) -> list[Row]:
     """The rows of a step: the driver, then each group's workers.
 
-    If there are too many processes, those on the critical path come first, then of each group the
-    ones that worked most and least.
-
     Of more processes than a picture can show, first those on the critical path, then of each group
     the ones that worked most and least.
 
@@ -72,14 +69,14 @@ def _shown(run: Run, step: int, path: Sequence[Stretch]) -> list[Process]:
         on_path: dict[int, int] = {}
         for part in path:
             on_path[part.process] = on_path.get(part.process, 0) + part.duration
-        preferred = dict.fromkeys(order[:1] if run.driver is not None else [])
-        preferred.update(dict.fromkeys(sorted(on_path, key=lambda number: -on_path[number])))
-        for_each = max(2, (MOST_ROWS - len(preferred)) // max(1, len(run.groups)))
+        choice = dict.fromkeys(order[:1] if run.driver is not None else [])
+        choice.update(dict.fromkeys(sorted(on_path, key=lambda number: -on_path[number])))
+        for_each = max(2, (MOST_ROWS - len(choice)) // max(1, len(run.groups)))
         for members in run.groups.values():
             by_work = np.argsort(-run.work(members)[step], kind="stable").tolist()
             ends = [*by_work[: (for_each + 1) // 2], *by_work[len(by_work) - for_each // 2 :]]
-            preferred.update(dict.fromkeys(members[position].number for position in ends))
-        numbers = set(list(preferred)[:MOST_ROWS])
+            choice.update(dict.fromkeys(members[position].number for position in ends))
+        numbers = set(list(choice)[:MOST_ROWS])
         order = [number for number in order if number in numbers]
         order.sort(key=lambda number: number not in on_path)
     return [run.processes[number] for number in order]

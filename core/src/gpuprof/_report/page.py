@@ -185,13 +185,13 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
     except ConfigError as error:
         without = "; ".join(error.problems)
     explanation: _Section = {"why": without}
-    explained: Explanation | None = None
+    answer: Explanation | None = None
     explainer: Explainer | None = None
     if read is not None:
         try:
             explainer = explaining.explainer(read)
-            explained = explainer.explain()
-            explanation = explaining.as_dict(explained)
+            answer = explainer.explain()
+            explanation = explaining.as_dict(answer)
         except ConfigError as error:
             explanation = {"why": "; ".join(error.problems)}
     bars = _bars(read) if read else []
@@ -216,7 +216,7 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
         "gantt": pictures,
         "heat": _heat(read, explanation) if read else {"why": without},
         "trees": trees,
-        "stacks": _stacks(explainer, explained),
+        "stacks": _stacks(explainer, answer),
         "ranges": ranges,
         "receipt": _receipt(manifest, directory, output),
         "commands": _commands(manifest),
@@ -457,10 +457,10 @@ def _trees(directory: str, read: Run | None, group: str) -> _Section:
     sections = []
     for tree in group_trees:
         sections.append(_tree(tree.timing.name, tree.timing.to_dict(), tree, numbers, spread))
-        slowed = tree.while_profiling
-        if slowed is not None:
-            name = f"{slowed.name} (while profiling)"
-            sections.append(_tree(name, slowed.to_dict(), tree, numbers, {}))
+        timing = tree.while_profiling
+        if timing is not None:
+            name = f"{timing.name} (while profiling)"
+            sections.append(_tree(name, timing.to_dict(), tree, numbers, {}))
     sections = [tree for tree in sections if tree["rows"]]
     _thin(sections)
     if not sections:
@@ -469,12 +469,12 @@ def _trees(directory: str, read: Run | None, group: str) -> _Section:
     return {"columns": _COLUMNS, "trees": sections, "first": first, "problems": broken}
 
 
-def _stacks(explainer: Explainer | None, explained: Explanation | None) -> _Section:
+def _stacks(explainer: Explainer | None, answer: Explanation | None) -> _Section:
     """The functions of each group, and what slow ranks have more."""
-    if explainer is None or explained is None:
+    if explainer is None or answer is None:
         return {"why": "No step can be explained."}
-    made = flames(explainer.record, explained.findings)
-    if not made:
+    graphs = flames(explainer.record, answer.findings)
+    if not graphs:
         return {"why": "No stacks were sampled: see the key sampling."}
     return {
         "flames": [
@@ -482,7 +482,7 @@ def _stacks(explainer: Explainer | None, explained: Explanation | None) -> _Sect
                 "name": _cut(flame.name),
                 "rows": [(depth, _cut(name), round(1e9 * s)) for depth, name, s in flame.rows],
             }
-            for flame in made
+            for flame in graphs
         ]
     }
 

@@ -343,9 +343,9 @@ def _placeholder(kind: int, category: str) -> Packet:
 
 def _listed(names: Iterable[str]) -> str:
     """Each name once, but no more than a few of them."""
-    once = list(dict.fromkeys(names))
-    more = len(once) - _MOST_NAMES
-    return ", ".join(once) if more <= 0 else f"{', '.join(once[:_MOST_NAMES])} and {more} more"
+    unique = list(dict.fromkeys(names))
+    more = len(unique) - _MOST_NAMES
+    return ", ".join(unique[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _annotate(event: TrackEvent, about: Mapping[str, Any]) -> None:

@@ -32,12 +32,12 @@ class Recorded:
 
 
 def recorded(
-    directory: Path, wanted: Callable[[Place | None, str], bool]
+    directory: Path, condition: Callable[[Place | None, str], bool]
 ) -> tuple[list[Recorded], list[str]]:
     """Read the reports of a run.
 
     Args:
-        wanted: whether to read a report, by its place in the run and its node.
+        condition: whether to read a report, by its place in the run and its node.
 
     Returns:
         The reports that a backend can read, and a sentence for each that it cannot.
@@ -48,7 +48,7 @@ def recorded(
     files = [
         file
         for file in files_of([str(directory)])
-        if wanted(
+        if condition(
             place_of.get((file.absolute().parent.name, file.name)), file.absolute().parent.name
         )
     ]

@@ -52,8 +52,8 @@ def as_dict(line: Line) -> dict[str, Any]:
 
 def short(file: str) -> str:
     """The path of a source as people read it: of what is installed from its package on."""
-    installed = _INSTALLED.match(file)
-    return file[installed.end() :] if installed else re.split(r"[/\\]", file)[-1]
+    match = _INSTALLED.match(file)
+    return file[match.end() :] if match else re.split(r"[/\\]", file)[-1]
 
 
 def frame_text(frame: Frame) -> str:
@@ -64,13 +64,13 @@ def frame_text(frame: Frame) -> str:
 
 def hottest(lines: Sequence[Line]) -> str:
     """The lines of the places that bound steps; empty if there are none."""
-    said = (
+    rows = (
         _tables.labelled(
             f"{line.worker}  ", (f"{WARM_UP}: " if line.scope == WARM_UP else "") + words(line)
         )
         for line in lines
     )
-    return "\n".join(("Hottest lines", *said)) if lines else ""
+    return "\n".join(("Hottest lines", *rows)) if lines else ""
 
 
 def read_profiles(paths: Iterable[Path], by_rank: bool) -> tuple[dict[str, Profile], list[str]]:
@@ -82,12 +82,12 @@ def read_profiles(paths: Iterable[Path], by_rank: bool) -> tuple[dict[str, Profi
     Returns:
         The profiles by name, and a sentence for each file that cannot be read.
     """
-    found: dict[str, Counter[tuple[str, ...]]] = {}
+    counters: dict[str, Counter[tuple[str, ...]]] = {}
     broken: list[str] = []
     for path in paths:
-        recorded, problems = ledgers.ledgers(path)
+        files, problems = ledgers.ledgers(path)
         broken += problems
-        for ledger in recorded:
+        for ledger in files:
             try:
                 read = artifacts.read(ledger)
             except OutputError as error:
@@ -95,8 +95,8 @@ def read_profiles(paths: Iterable[Path], by_rank: bool) -> tuple[dict[str, Profi
                 continue
             if read is not None:
                 name = ledger.name if by_rank else ledger.header["group"]
-                found.setdefault(name, Counter()).update(_profile(ledger, read))
-    return {name: found[name] for name in sorted(found)}, broken
+                counters.setdefault(name, Counter()).update(_profile(ledger, read))
+    return {name: counters[name] for name in sorted(counters)}, broken
 
 
 def collapsed(profiles: Mapping[str, Profile]) -> str:
@@ -115,10 +115,10 @@ def _collapsible(frame: str) -> str:
 def speedscope(profiles: Mapping[str, Profile]) -> str:
     """A file for speedscope, with a profile for each."""
     frames: dict[str, int] = {}
-    made = []
+    entries = []
     for name, profile in profiles.items():
         samples = [[frames.setdefault(frame, len(frames)) for frame in stack] for stack in profile]
-        made.append(
+        entries.append(
             {
                 "type": "sampled",
                 "name": name,
@@ -129,12 +129,12 @@ def speedscope(profiles: Mapping[str, Profile]) -> str:
                 "weights": list(profile.values()),
             }
         )
-    shared = {"frames": [{"name": frame} for frame in frames]}
-    return json.dumps({"$schema": _SPEEDSCOPE, "shared": shared, "profiles": made})
+    names = {"frames": [{"name": frame} for frame in frames]}
+    return json.dumps({"$schema": _SPEEDSCOPE, "shared": names, "profiles": entries})
 
 
 def _profile(ledger: Ledger, read: artifacts.Stacks) -> Counter[tuple[str, ...]]:
-    found: Counter[tuple[str, ...]] = Counter()
+    times: Counter[tuple[str, ...]] = Counter()
     frames: dict[int, tuple[str, ...]] = {0: ()}
     for number, (caller, function, line) in enumerate(read.stacks[1:].tolist(), 1):
         about = read.functions[function]
@@ -143,5 +143,5 @@ def _profile(ledger: Ledger, read: artifacts.Stacks) -> Counter[tuple[str, ...]]
         scope = (f"[{ledger.places[place].path}]",) if place else ()
         inside = frames[stack] or ("(more)",)
         key = (ledger.tracks[track].name, *scope, *inside)
-        found[key] += (end - start) // 1000
-    return +found
+        times[key] += (end - start) // 1000
+    return +times

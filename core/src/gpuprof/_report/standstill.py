@@ -65,19 +65,19 @@ def text(
         full: whether whole stacks are shown, of all threads.
     """
     last = later or now
-    gone = [line for process in last for line in _absent(process)]
-    more = [f"{len(gone) - _MOST_GONE} more do not answer"] if len(gone) > _MOST_GONE else []
-    lines = [*gone[:_MOST_GONE], *more, *who_waits]
+    missing = [line for process in last for line in _absent(process)]
+    more = [f"{len(missing) - _MOST_GONE} more do not answer"] if len(missing) > _MOST_GONE else []
+    lines = [*missing[:_MOST_GONE], *more, *who_waits]
     if lines:
         lines.append("")
     everything = doings(now, later)
     visible = [doing for doing in everything if full or not doing.thread or doing.is_jobs]
     group = None
-    for alike in classes(visible):
-        if alike.group != group:
-            group = alike.group
+    for kind in classes(visible):
+        if kind.group != group:
+            group = kind.group
             lines.append(f"{group}:")
-        lines += _class(alike, full)
+        lines += _class(kind, full)
     count = len(everything) - len(visible)
     if count:
         lines.append(f"{count} threads run only libraries; --full shows them")
@@ -122,7 +122,7 @@ def _sentence(wait: Wait, absent: Sequence[Process]) -> str:
         return f"{sentence}: the call may wait for its arguments{more}"
     what = "an actor's call" if wait.of_actor else "a task"
     what = f"several calls, among them {what}" if wait.several else what
-    alive = [each for each in absent if each.state != "dead"]
+    alive = [process for process in absent if process.state != "dead"]
     if alive:
         who = f"no process that answered runs it, and {_names(alive)} did not answer"
     else:
@@ -185,9 +185,9 @@ def _names(processes: Sequence[Process]) -> str:
     return all_of(parts)
 
 
-def _class(alike: Class, full: bool) -> list[str]:
-    first = alike.same[0]
-    about = [_who(alike)]
+def _class(kind: Class, full: bool) -> list[str]:
+    first = kind.same[0]
+    about = [_who(kind)]
     if first.thread:
         about.append(first.thread)
     if first.process.state == "by signal":
@@ -196,9 +196,9 @@ def _class(alike: Class, full: bool) -> list[str]:
         about.append("idle")
     elif first.state:
         about.append(_STATES[first.state])
-    scopes = sorted({member.scope for member in alike.same if member.scope})
+    scopes = sorted({member.scope for member in kind.same if member.scope})
     if scopes:
-        seconds = [member.seconds for member in alike.same if member.scope]
+        seconds = [member.seconds for member in kind.same if member.scope]
         ages = list(dict.fromkeys(age(value) for value in (min(seconds), max(seconds))))
         about.append(f"in {scopes[0]}{' and others' * (len(scopes) > 1)} for {' to '.join(ages)}")
     lines = [f"  {'; '.join(about)}"]
@@ -211,17 +211,17 @@ def _class(alike: Class, full: bool) -> list[str]:
     return lines
 
 
-def _who(alike: Class) -> str:
-    names = {member.process.name for member in alike.same}
+def _who(kind: Class) -> str:
+    names = {member.process.name for member in kind.same}
     if len(names) == 1:
         return next(iter(names))
     children = any(".child-" in name for name in names)
     them = (
         f"{len(names)} processes"
         if children
-        else ranks(member.process.rank for member in alike.same)
+        else ranks(member.process.rank for member in kind.same)
     )
-    return f"{len(names)} of {alike.size}: {them}"
+    return f"{len(names)} of {kind.size}: {them}"
 
 
 def as_json(now: Sequence[Process], later: Sequence[Process], who_waits: Sequence[str]) -> str:
@@ -231,7 +231,7 @@ def as_json(now: Sequence[Process], later: Sequence[Process], who_waits: Sequenc
             "time": time.time(),
             "waits": list(who_waits),
             "processes": [_entry(process) for process in (later or now)],
-            "stacks": [_merged(alike) for alike in classes(doings(now, later))],
+            "stacks": [_merged(kind) for kind in classes(doings(now, later))],
         },
         indent=2,
     )
@@ -250,11 +250,11 @@ def _entry(process: Process) -> dict[str, Any]:
     }
 
 
-def _merged(alike: Class) -> dict[str, Any]:
-    first: Doing = alike.same[0]
+def _merged(kind: Class) -> dict[str, Any]:
+    first: Doing = kind.same[0]
     return {
-        "group": alike.group,
-        "processes": [member.process.name for member in alike.same],
+        "group": kind.group,
+        "processes": [member.process.name for member in kind.same],
         "thread": first.thread,
         "state": first.state,
         "functions": list(first.chain),
