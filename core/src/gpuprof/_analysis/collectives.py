@@ -92,15 +92,13 @@ def _meetings(run: Run, members: Sequence[Process], place: int) -> list[_Meeting
         return [(members, meet)]
     meetings = []
     by_number = {process.number: process for process in members}
-    groups = chain.from_iterable(process_groups(members).values())
-    for numbers in groups:
-        if (
-            by_number.keys() >= set(numbers)
-            and (meeting := those([by_number[number] for number in numbers]))[1]
-        ):
-            meetings.append(meeting)
-            for number in numbers:
-                del by_number[number]
+    for numbers in chain.from_iterable(process_groups(members).values()):
+        if by_number.keys() >= set(numbers):
+            meeting = those([by_number[number] for number in numbers])
+            if meeting[1]:
+                meetings.append(meeting)
+                for number in numbers:
+                    del by_number[number]
     rest = list(by_number.values())
     if meetings:
         calls = _aligned(run, rest, place) if rest else []

@@ -713,10 +713,10 @@ class Graph:
         return [part for stretch in stretches for part in self.parts(stretch)]
 
     def parts(self, stretch: Stretch) -> list[Stretch]:
-        """A stretch with what is known only together in it.
+        """A stretch, split between its own time and the calls that were not kept one by one.
 
-        Calls that were not kept one by one have a share of the scope around them. Where in it they
-        were is not known, so their parts stand in any order.
+        These have a share of the scope around them. Where in it they were is not known, so their
+        parts stand in any order.
         """
         if stretch.kind not in ("work", "outside"):
             return [stretch]

@@ -438,9 +438,9 @@ def mark(run: Run, windows: Iterable[Captured], warm_up: int | None = None) -> R
     """Mark captured steps, those that windows slow, and the warm-up. Returns the run.
 
     Args:
-        windows: of all workers. Where no times are known, the first step of each number is
-            captured, and the step after it is slow as well: other ranks begin it while the window
-            closes.
+        windows: of all workers. If the times of one are not known, the first step of each of its
+            numbers is captured, and the step after it is slow as well: other ranks begin it while
+            the window closes.
         warm_up: as for `read`.
     """
     times: dict[range, list[tuple[int, int]]] = {}

@@ -81,9 +81,10 @@ def parts(run: Run, members: Sequence[Process]) -> list[frozenset[int]]:
 
 
 def by_calls(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> list[frozenset[int]]:
-    """The processes of ranks that make as many calls at a place, set by set; empty if all do.
+    """Sets of processes whose ranks make the same number of calls at a place.
 
-    Also if the number changes from step to step, as where ranks run freely.
+    Empty if all ranks make the same number, or if it changes from step to step, as where ranks run
+    freely.
     """
     members = list(chain.from_iterable(ranks))
     calls = of_ranks(run.matrix("calls", place, members), ranks)[run.usual].round()

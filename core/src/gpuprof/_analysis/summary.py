@@ -401,7 +401,7 @@ def _rounded(
     """A figure with as many digits as a baseline keeps, so that one gives what its runs would.
 
     Args:
-        share: of the time in which the threads waited for a processor.
+        share: how much of the time the threads waited for a processor, at most 1.
         spread: how much runs differ for that reason, to this share's square.
         inflation: by wandering speeds; see `wandering`.
     """
