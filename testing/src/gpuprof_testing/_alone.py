@@ -28,8 +28,8 @@ def run(case: Any, check: str, directory: Path) -> str:
     Returns:
         What the check says if it fails; empty if it passes.
     """
-    kit = next(each for each in type(case).__mro__ if each.__module__.startswith(__package__))
-    told = {
+    kit = next(base for base in type(case).__mro__ if base.__module__.startswith(__package__))
+    order = {
         "name": case.name,
         "backend": _address(case.backend),
         "kit": _address(kit),
@@ -46,8 +46,8 @@ def run(case: Any, check: str, directory: Path) -> str:
         "TMPDIR": str(temporary),
     }
     with open(__file__) as stdin:
-        done = subprocess.run(
-            [sys.executable, "-c", f"from {__name__} import main; main()", json.dumps(told)],
+        process = subprocess.run(
+            [sys.executable, "-c", f"from {__name__} import main; main()", json.dumps(order)],
             env=environment,
             stdin=stdin,
             capture_output=True,
@@ -56,16 +56,16 @@ def run(case: Any, check: str, directory: Path) -> str:
             preexec_fn=_with_default_signals,
             check=False,
         )
-    said = Path(told["said"])
-    message: str = json.loads(said.read_text()) if said.exists() else ""
+    answer_file = Path(order["said"])
+    message: str = json.loads(answer_file.read_text()) if answer_file.exists() else ""
     # what failed is the cause of how the process ended: something may still be recorded
-    if not message and (done.returncode or not said.exists()):
+    if not message and (process.returncode or not answer_file.exists()):
         return (
-            f"the process that called the hooks ended with {done.returncode}: "
-            f"{(done.stdout + done.stderr).strip()[-1000:]}\n"
+            f"the process that called the hooks ended with {process.returncode}: "
+            f"{(process.stdout + process.stderr).strip()[-1000:]}\n"
             "To fix it: a hook must never end the process"
         )
-    said.unlink()
+    answer_file.unlink()
     return message
 
 
@@ -87,12 +87,12 @@ def _at(address: tuple[str, str]) -> Any:
 
 def main() -> None:
     """Import the backend, call the check, and write down what it says."""
-    told: dict[str, Any] = json.loads(sys.argv[1])
-    body = {"name": told["name"], "backend": _at(told["backend"]), "options": told["options"]}
-    case = type("Alone", (_at(told["kit"]),), body)()
+    order: dict[str, Any] = json.loads(sys.argv[1])
+    body = {"name": order["name"], "backend": _at(order["backend"]), "options": order["options"]}
+    case = type("Alone", (_at(order["kit"]),), body)()
     message = ""
     try:
-        getattr(case, told["check"])(Path(told["directory"]))
+        getattr(case, order["check"])(Path(order["directory"]))
     except (pytest.fail.Exception, Exception) as error:
         message = str(error) or repr(error)
-    Path(told["said"]).write_text(json.dumps(message))
+    Path(order["said"]).write_text(json.dumps(message))

@@ -80,8 +80,8 @@ class Case:
         if ranges is None:
             return None
         labels: Counter[str] = Counter()
-        for found in ranges:  # one name may stand at several places of the nesting
-            labels[found.name] += len(found.durations)
+        for times in ranges:  # one name may stand at several places of the nesting
+            labels[times.name] += len(times.durations)
         return labels
 
     def make(self, backend: Any = None) -> Any:
@@ -93,11 +93,11 @@ class Case:
         """The hooks of a fresh instance."""
         return loading.manager(self.make(backend))
 
-    def _ask(self, hook: str, hooks: Hooks | None = None, **given: Any) -> Any:
+    def _ask(self, hook: str, hooks: Hooks | None = None, **arguments: Any) -> Any:
         """Call a hook as gpuprof does; fail if it returns something else than it should."""
         specification = getattr((hooks or self._hooks()).hook, hook)
         try:
-            return specification(**{name: given[name] for name in specification.spec.argnames})
+            return specification(**{name: arguments[name] for name in specification.spec.argnames})
         except PluginError as error:
             fail(
                 str(error),
@@ -119,7 +119,7 @@ class Case:
 
     def _worker(self, directory: Path | str = "/gpuprof/run/node", **more: Any) -> Worker:
         """A worker with windows at steps 1 and 3."""
-        given = {
+        fields = {
             "group": "Kit",
             "rank": 0,
             "node": "node",
@@ -128,7 +128,7 @@ class Case:
             "pid": "1",
             **more,
         }
-        return Worker(run="run", directory=str(directory), **given)
+        return Worker(run="run", directory=str(directory), **fields)
 
     def _tool(self) -> Tool:
         """The installed tool, or a placeholder good enough for planning."""

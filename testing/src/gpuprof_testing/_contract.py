@@ -94,16 +94,16 @@ class ContractChecks(Case):
 
     def test_as_an_extra_plugin_it_keeps_to_its_part(self) -> None:
         """As an extra plugin the class is refused if and only if it has a hook of the backend's."""
-        taken = [hook for hook in ONLY_ONE if self._implements(hook)]
+        own_hooks = [hook for hook in ONLY_ONE if self._implements(hook)]
         try:
             loading.manager(loading.TimingOnly(loading.NoOptions()), [(self.name, self.make())])
         except PluginError as error:
-            if taken:
+            if own_hooks:
                 return
             fail(f"refused as an extra plugin: {error}", "fix the reported problem")
-        if taken:
+        if own_hooks:
             fail(
-                f"accepted as an extra plugin in spite of {taken[0]}",
+                f"accepted as an extra plugin in spite of {own_hooks[0]}",
                 "this is a bug in gpuprof: report it",
             )
 
@@ -120,7 +120,7 @@ class ContractChecks(Case):
         """The example options are valid, and equal after a round trip through JSON."""
         try:
             options = structure(self.options, self.backend.Options, "options")
-            copied = structure(
+            copy = structure(
                 json.loads(json.dumps(attrs.asdict(options))), self.backend.Options, "options"
             )
         except (ConfigError, TypeError, ValueError) as error:
@@ -128,9 +128,9 @@ class ContractChecks(Case):
                 f"the example options do not survive a round trip through JSON: {error}",
                 "use JSON's types, and attrs classes of them",
             )
-        if options != copied:
+        if options != copy:
             fail(
-                f"sent {options}, received {copied}",
+                f"sent {options}, received {copy}",
                 "use JSON's types: lists instead of tuples or sets, strings instead of paths",
             )
 
@@ -138,15 +138,15 @@ class ContractChecks(Case):
         """The launcher imports the backend on machines without Ray or torch."""
         module = self.backend.__module__
         code = f"import sys, {module}; print(*(name for name in {HEAVY!r} if name in sys.modules))"
-        done = self._in_python("-c", code)
-        if done.returncode:
+        process = self._in_python("-c", code)
+        if process.returncode:
             fail(
-                f"{module} cannot be imported by itself: {done.stderr.strip().splitlines()[-1]}",
+                f"{module} cannot be imported by itself: {process.stderr.strip().splitlines()[-1]}",
                 "fix the import",
             )
-        if done.stdout.strip():
+        if process.stdout.strip():
             fail(
-                f"importing {module} imports {done.stdout.strip()}",
+                f"importing {module} imports {process.stdout.strip()}",
                 "import it in the function that needs it",
             )
 
@@ -154,10 +154,10 @@ class ContractChecks(Case):
         """Planning, and looking for the tool, load few libraries into the launcher."""
         options = json.dumps(dict(self.options))
         names = self.backend.__module__, self.backend.__qualname__
-        done = self._in_python(_imports.__file__, *names, options)
-        if done.returncode:
-            fail(f"planning alone fails: {done.stderr.strip()[-1000:]}", "see the exception")
-        for hook, packages in json.loads(done.stdout.rpartition("\n")[2]).items():
+        process = self._in_python(_imports.__file__, *names, options)
+        if process.returncode:
+            fail(f"planning alone fails: {process.stderr.strip()[-1000:]}", "see the exception")
+        for hook, packages in json.loads(process.stdout.rpartition("\n")[2]).items():
             if len(packages) > IMPORTS:
                 fail(
                     f"{hook} imports {len(packages)} packages into the launcher: "

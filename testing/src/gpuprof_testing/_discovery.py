@@ -27,14 +27,14 @@ class DiscoveryChecks(Case):
             f'"{self.backend.__module__}:{self.backend.__qualname__}"'
         )
         try:
-            found = loading.load_backend(self.name, "name")
+            target = loading.load_backend(self.name, "name")
         except PluginError as error:
             fail(
                 str(error), f"install the distribution, and declare in its pyproject.toml: {entry}"
             )
-        if found is not self.backend:
+        if target is not self.backend:
             fail(
-                f"the entry point {self.name!r} leads to {found!r}, not to {self.backend!r}",
+                f"the entry point {self.name!r} leads to {target!r}, not to {self.backend!r}",
                 f"declare: {entry}",
             )
 
@@ -69,15 +69,17 @@ class DiscoveryChecks(Case):
             "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)]),
         }
         listing = [sys.executable, "-m", "gpuprof", "backends", "--json"]
-        done = subprocess.run(listing, env=environment, capture_output=True, text=True, check=True)
-        found = [plugin for plugin in json.loads(done.stdout) if plugin["name"] == self.name]
-        if not found:
+        process = subprocess.run(
+            listing, env=environment, capture_output=True, text=True, check=True
+        )
+        plugins = [plugin for plugin in json.loads(process.stdout) if plugin["name"] == self.name]
+        if not plugins:
             fail(
                 f"the wheel has no entry point {self.name!r} in the group {BACKENDS!r}",
                 "declare the entry point in pyproject.toml",
             )
-        if found[0]["error"] is not None:
+        if plugins[0]["error"] is not None:
             fail(
-                f"the wheel's backend is broken: {found[0]['error']}",
+                f"the wheel's backend is broken: {plugins[0]['error']}",
                 "put all modules into the wheel, and give every option a default",
             )

@@ -85,9 +85,9 @@ class FaultChecks(Case):
 
         def raising(self: Any, worker: Any, window: Any) -> None:
             if original is not None and hook != "open_range":
-                wanted = original.__code__.co_varnames[1 : original.__code__.co_argcount]
-                given = {"worker": worker, "window": window}
-                original(self, *[given[name] for name in wanted])
+                names = original.__code__.co_varnames[1 : original.__code__.co_argcount]
+                arguments = {"worker": worker, "window": window}
+                original(self, *[arguments[name] for name in names])
             raise kind(f"{hook} raises")
 
         return type("Raising", (self.backend,), {hook: hookimpl(raising)})

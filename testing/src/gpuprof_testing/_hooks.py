@@ -74,8 +74,8 @@ class HookChecks(Case):
 
     def test_it_says_what_it_is(self) -> None:
         """The class declares the contract's version and how it records."""
-        declared = getattr(self.backend, "contract", None)
-        if declared is None:
+        version = getattr(self.backend, "contract", None)
+        if version is None:
             fail(
                 "the class has no attribute contract",
                 f"add contract = {contract.CONTRACT}, the version that it is written for",
@@ -98,17 +98,20 @@ class HookChecks(Case):
         read: set[str] = set()
         hooks = loading.manager(self.backend(_watched(self._options(), read)))
         capture = ("start_capture", "open_range", "stop_capture")
-        for hook in [*(each for each in hookspecs.__all__ if each not in capture), *capture]:
-            with suppress(Exception), self._arguments(hook, tmp_path) as given:
-                found = self._ask_plainly(hook, hooks, **given)
-                if hook == "open_range" and found is not None:
-                    with found:
+        for hook in [
+            *(hook_name for hook_name in hookspecs.__all__ if hook_name not in capture),
+            *capture,
+        ]:
+            with suppress(Exception), self._arguments(hook, tmp_path) as arguments:
+                result = self._ask_plainly(hook, hooks, **arguments)
+                if hook == "open_range" and result is not None:
+                    with result:
                         pass
         names = [field.name for field in attrs.fields(self.backend.Options)]
-        unused = [name for name in names if name not in read]
-        if unused:
+        names_left = [name for name in names if name not in read]
+        if names_left:
             fail(
-                f"no hook reads the option {unused[0]}",
+                f"no hook reads the option {names_left[0]}",
                 "use it, or remove it; to check its value is no use",
             )
 
@@ -116,18 +119,18 @@ class HookChecks(Case):
         """An instance reads its own options, whichever instance was made last."""
         read: set[str] = set()
         hooks = self._hooks()
-        found: set[str] = set()
+        names: set[str] = set()
         for hook in self._hooks_in_process():
-            with suppress(Exception), self._arguments(hook, tmp_path) as given:
+            with suppress(Exception), self._arguments(hook, tmp_path) as arguments:
                 self.backend(_watched(self._options(), read))
                 read.clear()  # the constructor may read them
                 try:
-                    self._ask_plainly(hook, hooks, **given)
+                    self._ask_plainly(hook, hooks, **arguments)
                 finally:
-                    found |= read
-        if found:
+                    names |= read
+        if names:
             fail(
-                f"an instance reads {min(found)} of another one's options",
+                f"an instance reads {min(names)} of another one's options",
                 "keep the options on the instance, not on the class or in the module",
             )
 
@@ -156,26 +159,26 @@ class HookChecks(Case):
         for hook in self._hooks_in_process():
             if hook in ("start_capture", "stop_capture", "open_range"):
                 continue
-            with self._arguments(hook, tmp_path) as given:
+            with self._arguments(hook, tmp_path) as arguments:
                 hooks = self._hooks()
-                called = self._watch(hook, hooks, given)
-                if set(called.changes) & SOFT:
-                    again = self._watch(hook, hooks, given)
-                    called.changes = {
+                effects = self._watch(hook, hooks, arguments)
+                if set(effects.changes) & SOFT:
+                    second_effects = self._watch(hook, hooks, arguments)
+                    effects.changes = {
                         name: change
-                        for name, change in called.changes.items()
-                        if name not in SOFT or name in again.changes
+                        for name, change in effects.changes.items()
+                        if name not in SOFT or name in second_effects.changes
                     }
-            expect_nothing_else(hook, called)
-            self._expect_no_writes(hook, called.acts, tmp_path)
+            expect_nothing_else(hook, effects)
+            self._expect_no_writes(hook, effects.acts, tmp_path)
             limit = LIMITS.get(hook)
             # again: the machine may have been busy
             if (
                 limit is not None
-                and called.seconds > limit < self._watch(hook, hooks, given).seconds
+                and effects.seconds > limit < self._watch(hook, hooks, arguments).seconds
             ):
                 fail(
-                    f"{hook} took {called.seconds:.1f} s; its limit is {limit:g} s",
+                    f"{hook} took {effects.seconds:.1f} s; its limit is {limit:g} s",
                     "do less, or keep what takes long from one call to the next",
                 )
 
@@ -193,30 +196,30 @@ class HookChecks(Case):
 
     def _expect_a_quiet_constructor(self) -> None:
         """The constructor neither changes the process nor starts anything, in no time."""
-        called = _surroundings.watch(self.make)
-        expect_nothing_else("the constructor", called)
-        if called.seconds > 1.0 < _surroundings.watch(self.make).seconds:
+        effects = _surroundings.watch(self.make)
+        expect_nothing_else("the constructor", effects)
+        if effects.seconds > 1.0 < _surroundings.watch(self.make).seconds:
             fail(
-                f"the constructor took {called.seconds:.1f} s; its limit is 1 s",
+                f"the constructor took {effects.seconds:.1f} s; its limit is 1 s",
                 "move what takes long to probe or start_capture",
             )
 
     def test_arguments_are_left_alone(self, tmp_path: Path) -> None:
         """No hook changes what it is given, or its options."""
         options = self._options()
-        known = copy.deepcopy(options)
+        original = copy.deepcopy(options)
         hooks = loading.manager(self.backend(options))
         for hook in self._hooks_in_process():
             if hook in ("start_capture", "stop_capture", "open_range"):
                 continue
-            with self._arguments(hook, tmp_path) as given:
-                before = copy.deepcopy(given)
+            with self._arguments(hook, tmp_path) as arguments:
+                before = copy.deepcopy(arguments)
                 with suppress(Exception):
-                    self._ask_plainly(hook, hooks, **given)
-                changed = [name for name, value in before.items() if given[name] != value]
-                if changed:
-                    fail(f"{hook} changes its argument {changed[0]}", "change a copy of it")
-            if options != known:
+                    self._ask_plainly(hook, hooks, **arguments)
+                changes = [name for name, value in before.items() if arguments[name] != value]
+                if changes:
+                    fail(f"{hook} changes its argument {changes[0]}", "change a copy of it")
+            if options != original:
                 fail(f"{hook} changes the options", "keep what changes on the instance")
 
     def test_plans_depend_on_their_arguments_only(
@@ -228,27 +231,27 @@ class HookChecks(Case):
         first = self._plans(hooks, tool)
         other = {"group": "Other", "rank": 7}
         alone = self._plans(self._hooks(), tool, **other)
-        for expected, again in (
+        for first_plan, second_plan in (
             (alone, self._plans(hooks, tool, **other)),
             (first, self._plans(hooks, tool)),
         ):
-            if again != expected:
-                _differs(expected, again, "after another worker's plan")
+            if second_plan != first_plan:
+                _differs(first_plan, second_plan, "after another worker's plan")
         if self._plans(self._hooks(), tool) != first:
             _differs(first, self._plans(self._hooks(), tool), "on another instance")
-        with monkeypatch.context() as changed:
-            changed.chdir(tmp_path)
+        with monkeypatch.context() as surroundings:
+            surroundings.chdir(tmp_path)
             for name in ("HOME", "USER", "PWD", "TMPDIR", "LANG", "HOSTNAME"):
-                changed.setenv(name, str(tmp_path))
+                surroundings.setenv(name, str(tmp_path))
             for name in list(os.environ):
                 if name not in ("PATH", "PYTHONPATH", "HOME", "USER", "PWD", "TMPDIR", "LANG"):
-                    changed.delenv(name)
-            changed.setenv("CUDA_VISIBLE_DEVICES", "")
-            changed.setenv("RANK", "3")
-            changed.setattr(os, "getpid", lambda: 999_999_999)
-            elsewhere = self._plans(self._hooks(), tool)
-        if elsewhere != first:
-            _differs(first, elsewhere, "in another process, directory and environment")
+                    surroundings.delenv(name)
+            surroundings.setenv("CUDA_VISIBLE_DEVICES", "")
+            surroundings.setenv("RANK", "3")
+            surroundings.setattr(os, "getpid", lambda: 999_999_999)
+            other_plan = self._plans(self._hooks(), tool)
+        if other_plan != first:
+            _differs(first, other_plan, "in another process, directory and environment")
 
     def test_plans_of_two_workers_differ(self) -> None:
         """Two ranks, two groups and two starts write into different files."""
@@ -267,10 +270,10 @@ class HookChecks(Case):
     def _outputs(self, worker: Worker, tool: Tool) -> list[object]:
         """The command and the variables, if they name files."""
         hooks = self._hooks()
-        given: dict[str, Any] = {"worker": worker, "command": COMMAND, "tool": tool}
+        arguments: dict[str, Any] = {"worker": worker, "command": COMMAND, "tool": tool}
         return [
-            self._ask("render_command", hooks, **given),
-            self._ask("inject_env", hooks, **given),
+            self._ask("render_command", hooks, **arguments),
+            self._ask("inject_env", hooks, **arguments),
         ]
 
     def _workers(self, windows: tuple[Window, ...]) -> list[Worker]:
@@ -293,10 +296,10 @@ class HookChecks(Case):
             ("a tool that was not probed", Tool("{tool}"), WINDOWS),
         ):
             worker = self._worker(windows=windows)
-            given: dict[str, Any] = {"worker": worker, "command": COMMAND, "tool": tool}
+            arguments: dict[str, Any] = {"worker": worker, "command": COMMAND, "tool": tool}
             for hook in PLANNING:
                 try:
-                    self._ask(hook, **given, windows=windows)
+                    self._ask(hook, **arguments, windows=windows)
                 except Exception as error:
                     fail(
                         f"{hook} raised {error!r} for {what}",
@@ -312,9 +315,9 @@ class HookChecks(Case):
         tool = self._ask("probe")
         if tool is None:
             pytest.skip(self._ask("missing_tool") or "no tool")
-        given: dict[str, Any] = {"command": COMMAND, "tool": Tool("{tool}")}
-        given["worker"] = self._worker()
-        words = self._ask("render_command", **given) or []
+        arguments: dict[str, Any] = {"command": COMMAND, "tool": Tool("{tool}")}
+        arguments["worker"] = self._worker()
+        words = self._ask("render_command", **arguments) or []
         if any(tool.path in word for word in words):
             fail(
                 f"the command has {tool.path} of this machine",
@@ -326,10 +329,10 @@ class HookChecks(Case):
         self._need("inject_env")
         for windows in (WINDOWS, LIFETIME):
             worker = self._worker(windows=windows, incarnation="{incarnation}", node="{node}")
-            given = self.options.get("env") or {}
-            for made in self._ask("inject_env", worker=worker, tool=self._tool()):
-                for name, value in made.items():
-                    if isinstance(given, Mapping) and name in given:
+            own_env = self.options.get("env") or {}
+            for variables in self._ask("inject_env", worker=worker, tool=self._tool()):
+                for name, value in variables.items():
+                    if isinstance(own_env, Mapping) and name in own_env:
                         continue
                     _check_variable(name, value)
 
@@ -352,10 +355,10 @@ class HookChecks(Case):
         command = Command(("/kit/python3", "-X", "dev"), ("worker.py", "--", "", "an argument"))
         words = self._ask("render_command", worker=worker, command=command, tool=tool) or []
         python, *flags = command.interpreter
-        taken = [word for word in words if word in command.interpreter]
+        own_words = [word for word in words if word in command.interpreter]
         # a tool that is a Python itself gets the interpreter's path inside another word
         inside = python not in words and any(python in word for word in words)
-        if taken != [python, *flags] and not inside:
+        if own_words != [python, *flags] and not inside:
             fail(
                 f"of the interpreter {command.interpreter} the command has {words}",
                 "put *command.interpreter in front of *command.arguments",
@@ -430,9 +433,9 @@ class HookChecks(Case):
             began = time.perf_counter()
             _, acts = acts_of(partial(self._ask, "probe", hooks))
             seconds.append(time.perf_counter() - began)
-            started = [act for act in acts if act.startswith(("subprocess", "os.posix_spawn"))]
-        if started or min(seconds) > PROBE_AGAIN:
-            what = f"starts {started[0].split()[-1]}" if started else f"takes {min(seconds):.1f} s"
+            starts = [act for act in acts if act.startswith(("subprocess", "os.posix_spawn"))]
+        if starts or min(seconds) > PROBE_AGAIN:
+            what = f"starts {starts[0].split()[-1]}" if starts else f"takes {min(seconds):.1f} s"
             fail(
                 f"a second call of probe {what}",
                 "it is called often: keep what was found, by the program's path and time of change",
@@ -444,34 +447,34 @@ class HookChecks(Case):
         tool = self._ask("probe")
         if tool is None or not os.access(tool.path, os.X_OK):
             pytest.skip("there is no program to name")
-        here, gone, plain = (tmp_path / name for name in ("here", "gone", "plain"))
-        here.symlink_to(tool.path)
+        link, nowhere, plain = (tmp_path / name for name in ("here", "gone", "plain"))
+        link.symlink_to(tool.path)
         plain.write_text("no program")
         for field in attrs.fields(self.backend.Options):
-            found = {}
-            for path in (here, gone, plain):
+            tools = {}
+            for path in (link, nowhere, plain):
                 with suppress(*_REFUSALS):
                     section = {**self.options, field.name: str(path)}
                     options = structure(section, self.backend.Options, "options")
-                    found[path] = self._ask("probe", loading.manager(self.backend(options)))
-            marked = field.metadata.get("program")
-            taken = found.get(here)
-            if not marked and taken is not None and taken.path == str(here):
+                    tools[path] = self._ask("probe", loading.manager(self.backend(options)))
+            is_program = field.metadata.get("program")
+            linked_tool = tools.get(link)
+            if not is_program and linked_tool is not None and linked_tool.path == str(link):
                 fail(
                     f"the option {field.name} names a program",
                     "declare it with option(…, program=True): whoever makes a run's files may "
                     "not choose what runs",
                 )
-            if marked and taken is not None and taken.path == tool.path:
+            if is_program and linked_tool is not None and linked_tool.path == tool.path:
                 fail(
-                    f"with {field.name}: {here} probe returned {taken.path}",
+                    f"with {field.name}: {link} probe returned {linked_tool.path}",
                     "look at the option in each call; what is kept is kept by the program's path",
                 )
-            for path in (gone, plain) if marked else ():
-                if found.get(path) is not None:
+            for path in (nowhere, plain) if is_program else ():
+                if tools.get(path) is not None:
                     fail(
                         f"with {field.name}: {path}, which cannot be run, probe returned "
-                        f"{found[path]}",
+                        f"{tools[path]}",
                         "return None unless the file is there and executable",
                     )
 
@@ -484,11 +487,11 @@ class HookChecks(Case):
         broken.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
         broken.chmod(0o755)
         worker = self._worker(tmp_path)
-        given = {"worker": worker, "tool": attrs.evolve(tool, path=str(broken)), "start": True}
+        arguments = {"worker": worker, "tool": attrs.evolve(tool, path=str(broken)), "start": True}
         with suppress(*_REFUSALS):
-            checks = self._ask("preflight", **given) or []
-            known = {key.path for key in keys_of(self.backend.Options)}
-            strange = [check.key for check in checks if check.key and check.key not in known]
+            checks = self._ask("preflight", **arguments) or []
+            names = {key.path for key in keys_of(self.backend.Options)}
+            strange = [check.key for check in checks if check.key and check.key not in names]
             if strange:
                 fail(
                     f"the preflight blames {strange[0]}, which is no option",
@@ -507,12 +510,12 @@ class HookChecks(Case):
         if tool is None:
             pytest.skip(self._ask("missing_tool") or "no tool")
         broken = attrs.evolve(tool, path=str(tmp_path / "nowhere"))
-        for each in (tool, broken):
+        for program in (tool, broken):
             try:
-                found = self._ask("diagnose", worker=self._worker(tmp_path), tool=each)
+                answers = self._ask("diagnose", worker=self._worker(tmp_path), tool=program)
             except Exception as error:
                 fail(f"diagnose raised {error!r}", "return a Check that failed, with a remedy")
-            for check in (check for checks in found for check in checks):
+            for check in (check for checks in answers for check in checks):
                 if not check.name.strip() or not check.detail.strip():
                     fail(f"{check!r} has no name or no finding", "give it both")
                 if "\n" in check.name + check.detail:
@@ -544,8 +547,8 @@ class HookChecks(Case):
     def test_sentences_are_sentences(self) -> None:
         """Notes and the word on a missing tool are single, non-empty lines."""
         hooks = self._hooks()
-        given = {"worker": self._worker(), "tool": self._tool()}
-        notes = [note for found in self._ask("plan_notes", hooks, **given) for note in found]
+        arguments = {"worker": self._worker(), "tool": self._tool()}
+        notes = [note for answer in self._ask("plan_notes", hooks, **arguments) for note in answer]
         if self._implements("probe"):
             missing = self._ask("missing_tool", hooks) or ""
             notes.append(missing)
@@ -571,13 +574,13 @@ class HookChecks(Case):
         return [hook for hook in hookspecs.__all__ if self._implements(hook)]
 
     def _plans(self, hooks: Any, tool: Tool, **more: Any) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+        plans: dict[str, Any] = {}
         for windows in (WINDOWS, LIFETIME):
             worker = self._worker(windows=windows, **more)
-            given = {"worker": worker, "command": COMMAND, "tool": tool, "windows": windows}
+            arguments = {"worker": worker, "command": COMMAND, "tool": tool, "windows": windows}
             for hook in PLANNING:
-                made[f"{hook} {len(windows)}"] = self._ask(hook, hooks, **given)
-        return made
+                plans[f"{hook} {len(windows)}"] = self._ask(hook, hooks, **arguments)
+        return plans
 
     @contextmanager
     def _arguments(self, hook: str, directory: Path) -> Iterator[dict[str, Any]]:
@@ -600,20 +603,20 @@ class HookChecks(Case):
             "crosses_tasks": False,
         }
 
-    def _ask_plainly(self, hook: str, hooks: Any, **given: Any) -> Any:
+    def _ask_plainly(self, hook: str, hooks: Any, **arguments: Any) -> Any:
         specification = getattr(hooks.hook, hook)
-        return specification(**{name: given[name] for name in specification.spec.argnames})
+        return specification(**{name: arguments[name] for name in specification.spec.argnames})
 
-    def _watch(self, hook: str, hooks: Any, given: dict[str, Any]) -> Called:
+    def _watch(self, hook: str, hooks: Any, arguments: dict[str, Any]) -> Called:
         acts: list[str] = []
-        call = partial(self._ask_plainly, hook, hooks, **given)
-        called = _surroundings.watch(partial(acts_of, call, acts))
-        called.acts = acts
-        was, now = called.changes.get(_surroundings.TEMPORARY, ((), ()))
-        made = set(now) - set(was)
-        if made and made <= self._shared_by_processes():
-            del called.changes[_surroundings.TEMPORARY]
-        return called
+        call = partial(self._ask_plainly, hook, hooks, **arguments)
+        effects = _surroundings.watch(partial(acts_of, call, acts))
+        effects.acts = acts
+        was, now = effects.changes.get(_surroundings.TEMPORARY, ((), ()))
+        new_files = set(now) - set(was)
+        if new_files and new_files <= self._shared_by_processes():
+            del effects.changes[_surroundings.TEMPORARY]
+        return effects
 
     def _shared_by_processes(self) -> set[str]:
         """What the tool's processes may leave in the temporary directory for each other."""
@@ -623,17 +626,19 @@ class HookChecks(Case):
         return set()
 
 
-def expect_nothing_else(hook: str, called: Called, allowed: frozenset[str] = frozenset()) -> None:
+def expect_nothing_else(
+    hook: str, effects: Called, exceptions: frozenset[str] = frozenset()
+) -> None:
     """Fail with the first change that a call left behind, or with what it printed."""
-    for name, (was, now) in called.changes.items():
-        if name not in allowed:
+    for name, (was, now) in effects.changes.items():
+        if name not in exceptions:
             fail(
                 f"{hook} changes the process's {name}: {_shortly(was, now)}",
                 "leave the process as it is, or restore it before the hook returns",
             )
-    if called.printed.strip():
+    if effects.printed.strip():
         fail(
-            f"{hook} prints {called.printed.strip()[:200]!r}",
+            f"{hook} prints {effects.printed.strip()[:200]!r}",
             "return notes from plan_notes, raise errors, and keep the tool's output to yourself",
         )
 
@@ -641,15 +646,15 @@ def expect_nothing_else(hook: str, called: Called, allowed: frozenset[str] = fro
 def _shortly(was: Any, now: Any) -> str:
     if isinstance(was, dict) and isinstance(now, dict):
         keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
-        was, now = ({key: each.get(key) for key in keys[:3]} for each in (was, now))
+        was, now = ({key: state.get(key) for key in keys[:3]} for state in (was, now))
     return f"before {str(was)[:200]}, after {str(now)[:200]}"
 
 
 def _differs(first: dict[str, Any], second: dict[str, Any], when: str) -> None:
-    for name, planned in first.items():
-        if second[name] != planned:
+    for name, value in first.items():
+        if second[name] != value:
             fail(
-                f"{name.split()[0]} returned {planned!r}, and {when} {second[name]!r}",
+                f"{name.split()[0]} returned {value!r}, and {when} {second[name]!r}",
                 "compute the result from the arguments and the options only",
             )
 
@@ -685,15 +690,15 @@ def _watched(options: Any, read: set[str]) -> Any:
         return object.__getattribute__(self, name)
 
     kind = type(options)
-    watched = type(kind.__name__, (kind,), {"__getattribute__": __getattribute__})
-    made: Any = object.__new__(watched)
+    subclass = type(kind.__name__, (kind,), {"__getattribute__": __getattribute__})
+    copied_options: Any = object.__new__(subclass)
     for field in attrs.fields(kind):
-        object.__setattr__(made, field.name, getattr(options, field.name))
+        object.__setattr__(copied_options, field.name, getattr(options, field.name))
     recording.append(True)
     if _sets_others(options):
         with suppress(ConfigError):
-            made.__attrs_post_init__()
-    return made
+            copied_options.__attrs_post_init__()
+    return copied_options
 
 
 def _sets_others(options: Any) -> bool:

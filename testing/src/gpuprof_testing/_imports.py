@@ -30,23 +30,23 @@ def main(module: str, name: str, section: str) -> None:
     options = structure(json.loads(section), backend.Options, "options")
     hooks = loading.manager(backend(options)).hook
     windows = (Window(1, 1, 2), Window(2, 3, 4))
-    given = {
+    arguments = {
         "worker": Worker("run", "Kit", 0, "node", "1", "/gpuprof/run/node", windows),
         "command": Command(("{interpreter}",), ("worker.py",)),
         "tool": Tool("{tool}"),
         "windows": windows,
     }
-    found: dict[str, list[str]] = {}
-    for each in HOOKS:
-        hook = getattr(hooks, each)
-        known = {*sys.modules}
+    packages_by_hook: dict[str, list[str]] = {}
+    for hook_name in HOOKS:
+        hook = getattr(hooks, hook_name)
+        modules = {*sys.modules}
         with suppress(Exception):  # other checks are about that
-            hook(**{argument: given[argument] for argument in hook.spec.argnames})
-        packages = {name.partition(".")[0] for name in {*sys.modules} - known}
+            hook(**{argument: arguments[argument] for argument in hook.spec.argnames})
+        packages = {name.partition(".")[0] for name in {*sys.modules} - modules}
         own = {module.partition(".")[0], "gpuprof"}
         # those with an underscore are parts of others
-        found[each] = sorted(name for name in packages - own if name[0] != "_")
-    json.dump(found, sys.stdout)
+        packages_by_hook[hook_name] = sorted(name for name in packages - own if name[0] != "_")
+    json.dump(packages_by_hook, sys.stdout)
 
 
 if __name__ == "__main__":

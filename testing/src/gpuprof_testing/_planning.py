@@ -30,14 +30,14 @@ from gpuprof_testing._purity import acts_of
 def _an_input(path: Path) -> Iterator[None]:
     """While this lasts, this process has an input that shows what is read of it."""
     path.write_text("the job's input\n" * 1000)
-    kept = os.dup(0)
+    copy_of_input = os.dup(0)
     try:
         with path.open() as file:
             os.dup2(file.fileno(), 0)
         yield
     finally:
-        os.dup2(kept, 0)
-        os.close(kept)
+        os.dup2(copy_of_input, 0)
+        os.close(copy_of_input)
 
 
 class PlanningChecks(Case):
@@ -63,21 +63,21 @@ class PlanningChecks(Case):
 
     def _plan(self, hook: str, tool: Tool, windows: tuple[Window, ...]) -> Any:
         worker = self._worker(windows=windows)
-        given: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "worker": worker,
             "command": COMMAND,
             "tool": tool,
             "windows": windows,
         }
-        return self._ask(hook, **given)
+        return self._ask(hook, **arguments)
 
     def test_the_command_is_a_list_of_strings(self) -> None:
         """The command ends with the worker's arguments, where Ray appends more."""
         self._need("render_command")
-        rendered = self._plan("render_command", self._tool(), WINDOWS) or []
-        if tuple(rendered[-len(COMMAND.arguments) :]) != COMMAND.arguments:
+        words = self._plan("render_command", self._tool(), WINDOWS) or []
+        if tuple(words[-len(COMMAND.arguments) :]) != COMMAND.arguments:
             fail(
-                f"the command ends in {rendered[-2:]}",
+                f"the command ends in {words[-2:]}",
                 "end it with *command.arguments: Ray appends the worker's own arguments",
             )
 
@@ -88,7 +88,7 @@ class PlanningChecks(Case):
 
     def test_every_hook_returns_what_it_should(self, tmp_path: Path) -> None:
         """Hooks that are called on a node return paths, strings and mappings as documented."""
-        given: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "worker": self._worker(tmp_path),
             "windows": WINDOWS,
             "files": {},
@@ -97,10 +97,10 @@ class PlanningChecks(Case):
             "tool": self._tool(),
         }
         for hook in ("missing_tool", "plan_notes", "shared_temporary", "disposable_temporary"):
-            self._ask(hook, **given)
-        del given["tool"]
+            self._ask(hook, **arguments)
+        del arguments["tool"]
         try:
-            found = self._ask("collect_files", **given) or Collected()
+            collection = self._ask("collect_files", **arguments) or Collected()
         except ToolError:  # with the reason why there is none
             return
         except Exception as error:
@@ -108,7 +108,7 @@ class PlanningChecks(Case):
                 f"collect_files raised {error!r} for a worker that has left no file",
                 "return None, or raise gpuprof.errors.ToolError with the reason",
             )
-        for path in (path for paths in found.files.values() for path in paths):
+        for path in (path for paths in collection.files.values() for path in paths):
             if not Path(path).exists():
                 fail(f"collect_files returned {path}, which does not exist", "return what is there")
 
@@ -120,21 +120,21 @@ class PlanningChecks(Case):
                 "the backend has no option env; gpuprof itself lets the job's own variables win"
             )
         for name in self._injected(self.options):
-            given: Any = self.options.get("env") or {}
-            made = self._injected({**self.options, "env": {**given, name: "the user's"}})
-            if made.get(name) != "the user's":
+            own_env: Any = self.options.get("env") or {}
+            variables = self._injected({**self.options, "env": {**own_env, name: "the user's"}})
+            if variables.get(name) != "the user's":
                 fail(
-                    f"inject_env sets {name} to {made.get(name)!r} over the option env",
+                    f"inject_env sets {name} to {variables.get(name)!r} over the option env",
                     "return {**yours, **options.env}",
                 )
 
     def _injected(self, section: Mapping[str, object]) -> dict[str, str | None]:
         hooks = loading.manager(self.backend(structure(section, self.backend.Options, "options")))
-        merged: dict[str, str | None] = {}
-        given = {"worker": self._worker(), "tool": self._tool()}
-        for injected in self._ask("inject_env", hooks, **given):
-            merged.update(injected)
-        return merged
+        result: dict[str, str | None] = {}
+        arguments = {"worker": self._worker(), "tool": self._tool()}
+        for variables in self._ask("inject_env", hooks, **arguments):
+            result.update(variables)
+        return result
 
     def test_a_tool_is_found_or_said_to_be_missing(self) -> None:
         """`probe` finds a `Tool` that survives JSON, or `missing_tool` says how to install it."""
@@ -164,27 +164,27 @@ class PlanningChecks(Case):
             pytest.skip(self._ask("missing_tool"))
         worker = self._worker(tmp_path)
         ask = partial(self._ask, "preflight", worker=worker, tool=tool)
-        _, planned = acts_of(partial(ask, start=False))
+        _, reading_acts = acts_of(partial(ask, start=False))
         acts: list[str] = []
         with _an_input(tmp_path.parent / f"{tmp_path.name}-input"):
             trial = partial(acts_of, partial(ask, start=True), acts)
-            called = _surroundings.watch(trial)
-        if called.raised is not None:
-            raise called.raised
+            effects = _surroundings.watch(trial)
+        if effects.raised is not None:
+            raise effects.raised
         # of the directory that everybody has, others take and leave, too
-        expect_nothing_else("preflight", called, SOFT | {_surroundings.TEMPORARY})
-        started = [act for act in acts if act.startswith("subprocess.Popen") and act in planned]
-        if started:
+        expect_nothing_else("preflight", effects, SOFT | {_surroundings.TEMPORARY})
+        starts = [act for act in acts if act.startswith("subprocess.Popen") and act in reading_acts]
+        if starts:
             fail(
-                f"without start the preflight runs what it runs with it: {started[0]}",
+                f"without start the preflight runs what it runs with it: {starts[0]}",
                 "without start only have the tool read the options; start no program under it",
             )
-        if left := sorted(path.name for path in tmp_path.iterdir()):
+        if leftovers := sorted(path.name for path in tmp_path.iterdir()):
             fail(
-                f"the preflight leaves {left[0]} in the worker's directory",
+                f"the preflight leaves {leftovers[0]} in the worker's directory",
                 "let the trial write into a temporary directory that you remove",
             )
-        checks = called.result[0] or []
+        checks = effects.result[0] or []
         for check in checks:
             if not check.ok:
                 fail(
@@ -195,7 +195,7 @@ class PlanningChecks(Case):
     def test_files_are_expected_where_they_may_be(self) -> None:
         """Expected files belong to given windows, in the worker's directory, unique per worker."""
         self._need("expected_files")
-        seen: dict[str, str] = {}
+        owners: dict[str, str] = {}
         for group, rank in (("Kit", 0), ("Kit", 1), ("Kit-0", 1)):
             worker = self._worker(group=group, rank=rank)
             files = self._ask("expected_files", worker=worker, windows=WINDOWS) or {}
@@ -213,9 +213,9 @@ class PlanningChecks(Case):
                         f"expected_files places {file} outside {worker.directory}",
                         "begin the path with worker.final_stem(window)",
                     )
-                if seen.setdefault(file, worker.name) != worker.name:
+                if owners.setdefault(file, worker.name) != worker.name:
                     fail(
-                        f"{seen[file]} and {worker.name} both expect {file}",
+                        f"{owners[file]} and {worker.name} both expect {file}",
                         "begin the path with worker.final_stem(window)",
                     )
 
@@ -226,12 +226,12 @@ class PlanningChecks(Case):
             try:
                 for hook in ("render_command", "inject_env"):
                     specification = getattr(self._hooks().hook, hook)
-                    given = {
+                    arguments = {
                         "worker": self._worker(directory),
                         "command": COMMAND,
                         "tool": self._tool(),
                     }
-                    specification(**{name: given[name] for name in specification.spec.argnames})
+                    specification(**{name: arguments[name] for name in specification.spec.argnames})
             except ConfigError as error:
                 if character in str(error):
                     continue

@@ -46,9 +46,9 @@ class RangeChecks(Case):
         ):
             kinds = (KeyError, KeyboardInterrupt, SystemExit, GeneratorExit)
             for crosses_tasks, kind in itertools.product((False, True), kinds):
-                opened = open_range("kit", crosses_tasks)
-                opened.__enter__()
-                if opened.__exit__(kind, kind("the job's own"), None):
+                context = open_range("kit", crosses_tasks)
+                context.__enter__()
+                if context.__exit__(kind, kind("the job's own"), None):
                     fail("a range swallowed an exception", "return None or False from its __exit__")
 
     def test_ranges_nest(self, tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ class RangeChecks(Case):
         """A range's name is any text: empty, long, in any script, with any signs."""
         remedy = "take any text; leave the range out if the tool cannot have its name"
         for name in NAMES:
-            shown = name if len(name) < 100 else f"{name[:20]}…"
-            with self._opened(tmp_path, f"a range with the name {shown!r}", remedy) as (
+            short_name = name if len(name) < 100 else f"{name[:20]}…"
+            with self._opened(tmp_path, f"a range with the name {short_name!r}", remedy) as (
                 _,
                 open_range,
             ):
@@ -85,8 +85,8 @@ class RangeChecks(Case):
         ):
             for order in ((0, 1), (1, 0)):
                 pair = [open_range("outer", False), open_range("inner", False)]
-                for opened in pair:
-                    opened.__enter__()
+                for context in pair:
+                    context.__enter__()
                 for position in order:
                     pair[position].__exit__(None, None, None)
 
@@ -95,7 +95,7 @@ class RangeChecks(Case):
         remedy = "keep the open ranges per thread (threading.local), not on the instance"
         with self._opened(tmp_path, "ranges in several threads at once", remedy) as (_, open_range):
             problems: list[BaseException] = []
-            together = threading.Barrier(THREADS)
+            barrier = threading.Barrier(THREADS)
 
             def work(number: int) -> None:
                 try:
@@ -104,9 +104,9 @@ class RangeChecks(Case):
                             open_range(f"outer-{number}", False),
                             open_range(f"inner-{number}", False),
                         ):
-                            together.wait(60)
+                            barrier.wait(60)
                 except BaseException as error:
-                    together.abort()
+                    barrier.abort()
                     problems.append(error)
 
             threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
@@ -148,13 +148,13 @@ class RangeChecks(Case):
             _,
             open_range,
         ):
-            opened = open_range("kit", True)
-            opened.__enter__()
+            context = open_range("kit", True)
+            context.__enter__()
             problems: list[BaseException] = []
 
             def leave() -> None:
                 try:
-                    opened.__exit__(None, None, None)
+                    context.__exit__(None, None, None)
                 except BaseException as error:
                     problems.append(error)
 
@@ -188,11 +188,11 @@ class RangeChecks(Case):
             open_range,
         ):
             pair = [open_range("kit", False), open_range("kit", True)]
-            for opened in pair:
-                opened.__enter__()
+            for context in pair:
+                context.__enter__()
             captured.capture.stop(WINDOWS[0].number)
-            for opened in pair:
-                opened.__exit__(None, None, None)
+            for context in pair:
+                context.__exit__(None, None, None)
 
     def test_files_of_others_are_left_alone(self, tmp_path: Path) -> None:
         """`read_ranges` and `read_spans` return ``None`` for others' files."""
@@ -203,11 +203,11 @@ class RangeChecks(Case):
             (tmp_path / name).write_text(text)
             for hook in hooks:
                 try:
-                    found = self._ask(hook, path=str(tmp_path / name))
+                    result = self._ask(hook, path=str(tmp_path / name))
                 except Exception as error:
-                    found = error
-                if found is not None:
+                    result = error
+                if result is not None:
                     fail(
-                        f"{hook} read {name}, which the backend did not write: {found!r}",
+                        f"{hook} read {name}, which the backend did not write: {result!r}",
                         "return None unless the file's name ends with your extension",
                     )

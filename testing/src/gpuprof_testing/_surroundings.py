@@ -83,32 +83,32 @@ def watch(function: Callable[[], Any], deadline: float | None = None) -> Called:
             have in common, as windows do in a session. ``None``: call it on this thread, and wait
             as long as it takes.
     """
-    called = Called()
+    effects = Called()
 
     def call() -> None:
         before = state()
         began = time.perf_counter()
         try:
-            called.result = function()
+            effects.result = function()
         except Exception as error:
-            called.raised = error
-        called.seconds = time.perf_counter() - began
-        called.changes = difference(before, state())
+            effects.raised = error
+        effects.seconds = time.perf_counter() - began
+        effects.changes = difference(before, state())
 
-    with _printed(called):
+    with _printed(effects):
         if deadline is None:
             call()
         else:
             if not _calls:
                 _calls.append(queue.SimpleQueue())
                 threading.Thread(target=_serve, args=_calls, name=_THREAD, daemon=True).start()
-            ended = threading.Event()
-            _calls[0].put((call, ended))
-            if not ended.wait(deadline):
+            end = threading.Event()
+            _calls[0].put((call, end))
+            if not end.wait(deadline):
                 _calls.clear()  # that thread waits for ever
-                called.seconds = deadline
-                called.raised = TimeoutError(f"it did not return within {deadline:g} s")
-    return called
+                effects.seconds = deadline
+                effects.raised = TimeoutError(f"it did not return within {deadline:g} s")
+    return effects
 
 
 _calls: list[queue.SimpleQueue[tuple[Callable[[], None], threading.Event]]] = []
@@ -116,11 +116,11 @@ _calls: list[queue.SimpleQueue[tuple[Callable[[], None], threading.Event]]] = []
 
 def _serve(calls: queue.SimpleQueue[tuple[Callable[[], None], threading.Event]]) -> None:
     while True:
-        call, ended = calls.get()
+        call, end = calls.get()
         try:
             call()
         finally:
-            ended.set()
+            end.set()
 
 
 def difference(before: State, after: State) -> dict[str, tuple[Any, Any]]:
@@ -128,9 +128,9 @@ def difference(before: State, after: State) -> dict[str, tuple[Any, Any]]:
     changes = {name: (was, after[name]) for name, was in before.items() if after[name] != was}
     if "modules" in changes:
         was, now = changes.pop("modules")
-        gone = sorted(name for name, known in was.items() if now.get(name) != known)
-        if gone:
-            changes["modules"] = (gone, "removed or replaced")
+        names = sorted(name for name, module in was.items() if now.get(name) != module)
+        if names:
+            changes["modules"] = (names, "removed or replaced")
     return changes
 
 
@@ -244,21 +244,21 @@ def _caught() -> list[int]:
 
 def _descriptors() -> dict[int, str]:
     """The open files by their numbers, but for what Python and the kernel open for themselves."""
-    found = {}
+    targets = {}
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):
             target = os.readlink(f"/proc/self/fd/{name}")
             if not target.startswith("/proc/"):
-                found[int(name)] = target
-    return found
+                targets[int(name)] = target
+    return targets
 
 
 def _children() -> list[str]:
-    found = []
+    numbers = []
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):
-            found += (task / "children").read_text().split()
-    return sorted(found)
+            numbers += (task / "children").read_text().split()
+    return sorted(numbers)
 
 
 def _functions() -> dict[str, Any]:
@@ -271,12 +271,12 @@ def _functions() -> dict[str, Any]:
         "socket": ("socket",),
         "signal": ("signal",),
     }
-    found = {
+    functions = {
         f"{module}.{name}": getattr(modules[module], name)
-        for module, each in names.items()
-        for name in each
+        for module, attributes in names.items()
+        for name in attributes
     }
-    return found | {"Thread.start": threading.Thread.start, "Thread.run": threading.Thread.run}
+    return functions | {"Thread.start": threading.Thread.start, "Thread.run": threading.Thread.run}
 
 
 def _numpy_random() -> Any:
@@ -311,29 +311,29 @@ def _policy() -> object:
 
 
 @contextmanager
-def _printed(called: Called) -> Iterator[None]:
+def _printed(effects: Called) -> Iterator[None]:
     """Collect what is written to the standard streams and their descriptors."""
     flush()
     with tempfile.TemporaryFile() as file:
-        kept = [os.dup(number) for number in (1, 2)]
+        originals = [os.dup(number) for number in (1, 2)]
         streams = sys.stdout, sys.stderr
-        replaced = open(os.dup(file.fileno()), "w", buffering=1)  # noqa: SIM115
+        stream = open(os.dup(file.fileno()), "w", buffering=1)  # noqa: SIM115
         try:
             for number in (1, 2):
                 os.dup2(file.fileno(), number)
-            sys.stdout = sys.stderr = replaced
+            sys.stdout = sys.stderr = stream
             yield
         finally:
-            if sys.stdout is replaced:
+            if sys.stdout is stream:
                 sys.stdout = streams[0]
-            if sys.stderr is replaced:
+            if sys.stderr is stream:
                 sys.stderr = streams[1]
-            replaced.close()
-            for number, original in zip((1, 2), kept, strict=True):
+            stream.close()
+            for number, original in zip((1, 2), originals, strict=True):
                 os.dup2(original, number)
                 os.close(original)
         file.seek(0)
-        called.printed = file.read().decode(errors="replace")
+        effects.printed = file.read().decode(errors="replace")
 
 
 def flush() -> None:

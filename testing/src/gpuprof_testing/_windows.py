@@ -64,10 +64,10 @@ class WindowChecks(Case):
             ask(WINDOWS[0])
         for _ in range(2):
             captured.capture.stop(WINDOWS[0].number)
-        counted = [calls.count(name) for name in ("start_capture", "stop_capture")]
-        if counted != [1, 1]:
+        counts = [calls.count(name) for name in ("start_capture", "stop_capture")]
+        if counts != [1, 1]:
             fail(
-                f"start and stop were called {counted} times",
+                f"start and stop were called {counts} times",
                 "this is a bug in gpuprof: report it",
             )
 
@@ -99,14 +99,14 @@ class WindowChecks(Case):
         hook.stop_capture(worker=worker, window=WINDOWS[0])
         before = _content(tmp_path)
         try:
-            again = [
+            new_files = [
                 file
                 for files in hook.stop_capture(worker=worker, window=WINDOWS[0])
                 for file in files
             ]
-            if again or _content(tmp_path) != before:
+            if new_files or _content(tmp_path) != before:
                 fail(
-                    f"the second stop_capture leaves files: {again}",
+                    f"the second stop_capture leaves files: {new_files}",
                     "return at once if nothing is being recorded",
                 )
         except Exception as error:
@@ -130,9 +130,9 @@ class WindowChecks(Case):
         """`stop_capture` returns a list of paths, or ``None`` if they are only known later."""
         self._need("start_capture", "stop_capture")
         hooks = self._hooks()
-        given = {"worker": self._worker(tmp_path), "window": WINDOWS[0]}
-        self._ask("start_capture", hooks, **given)
-        for files in self._ask("stop_capture", hooks, **given):
+        arguments = {"worker": self._worker(tmp_path), "window": WINDOWS[0]}
+        self._ask("start_capture", hooks, **arguments)
+        for files in self._ask("stop_capture", hooks, **arguments):
             missing = [file for file in files if not Path(file).is_file()]
             if missing:
                 fail(
@@ -148,48 +148,48 @@ class WindowChecks(Case):
         stops: list[float] = []
         acts: list[str] = []
         for number, window in enumerate((*WINDOWS, Window(3, 5, 6))):
-            given = {"worker": self._worker(tmp_path), "window": window}
+            arguments = {"worker": self._worker(tmp_path), "window": window}
             first = _surroundings.state()
             mine = sys.getprofile(), sys.gettrace()
             start = _surroundings.watch(
-                partial(acts_of, partial(hooks.hook.start_capture, **given), acts),
+                partial(acts_of, partial(hooks.hook.start_capture, **arguments), acts),
                 START_LIMIT + _SPARE,
             )
             if any(act.startswith("sys.addaudithook") for act in acts):
                 fail("start_capture adds an audit hook, which cannot be removed", "do without it")
             _expect_no_raise("start_capture", start)
             starts.append(start.seconds)
-            hooked = [
+            hook_changes = [
                 name for name in ("profile function", "trace function") if name in start.changes
             ]
             everywhere = mine != (sys.getprofile(), sys.gettrace())
-            if hooked and not everywhere and not contract.starts_in_thread(self.backend):
+            if hook_changes and not everywhere and not contract.starts_in_thread(self.backend):
                 fail(
-                    f"start_capture sets the {hooked[0]} of the thread that calls it, which is "
-                    "gpuprof's own: nothing of the job is recorded",
+                    f"start_capture sets the {hook_changes[0]} of the thread that calls it, which "
+                    "is gpuprof's own: nothing of the job is recorded",
                     "add start_in_thread = True to the class, and the job's thread calls it",
                 )
             # a library that is imported may leave caches
             soft = SOFT | {_surroundings.TEMPORARY} if number == 0 else frozenset()
             expect_nothing_else("start_capture", start, _surroundings.RECORDING | soft)
-            self._expect_quiet_range(hooks, given)
+            self._expect_quiet_range(hooks, arguments)
             stop = _surroundings.watch(
-                partial(hooks.hook.stop_capture, **given), STOP_LIMIT + _SPARE
+                partial(hooks.hook.stop_capture, **arguments), STOP_LIMIT + _SPARE
             )
             _expect_no_raise("stop_capture", stop)
             stops.append(stop.seconds)
             expect_nothing_else("stop_capture", stop, _surroundings.RECORDING | soft)
             changes = _surroundings.difference(first, _surroundings.state())
-            left = Called(changes=changes)
-            expect_nothing_else("a window that is closed", left, soft)
+            effects = Called(changes=changes)
+            expect_nothing_else("a window that is closed", effects, soft)
         expect_in_time("start_capture", starts, START_LIMIT)
         expect_in_time("stop_capture", stops, limit)
 
-    def _expect_quiet_range(self, hooks: Hooks, given: dict[str, Any]) -> None:
+    def _expect_quiet_range(self, hooks: Hooks, arguments: dict[str, Any]) -> None:
         """A range changes nothing in the process, and prints nothing."""
         if not self._implements("open_range"):
             return
-        opener = partial(hooks.hook.open_range, **given, name="kit", crosses_tasks=False)
+        opener = partial(hooks.hook.open_range, **arguments, name="kit", crosses_tasks=False)
         with opener() or nullcontext():
             pass  # what the first one loads
 
@@ -197,8 +197,8 @@ class WindowChecks(Case):
             with opener() or nullcontext():
                 pass
 
-        called = _surroundings.watch(one)
-        expect_nothing_else("a range", called, _surroundings.RECORDING | SOFT)
+        effects = _surroundings.watch(one)
+        expect_nothing_else("a range", effects, _surroundings.RECORDING | SOFT)
 
     def test_each_window_leaves_a_file_of_its_own(self, tmp_path: Path) -> None:
         """Windows, ranks and restarts in one directory overwrite nothing of each other's."""
@@ -209,19 +209,19 @@ class WindowChecks(Case):
             hooks = self._hooks()
             for window in WINDOWS:
                 worker = self._worker(tmp_path, rank=rank, incarnation=incarnation)
-                given = {"worker": worker, "window": window}
+                arguments = {"worker": worker, "window": window}
                 acts: list[str] = []
-                acts_of(partial(self._ask, "start_capture", hooks, **given), acts)
-                stopped, _ = acts_of(partial(self._ask, "stop_capture", hooks, **given), acts)
-                found = [file for files in stopped for file in files]
+                acts_of(partial(self._ask, "start_capture", hooks, **arguments), acts)
+                answers, _ = acts_of(partial(self._ask, "stop_capture", hooks, **arguments), acts)
+                paths = [file for files in answers for file in files]
                 self._expect_unshared(worker, acts, writers)
-                self._expect_named(worker, window, found)
-                if not found and contents:
+                self._expect_named(worker, window, paths)
+                if not paths and contents:
                     fail(
                         f"the first window left a file, {window.label} of rank {rank} none",
                         "record every window anew",
                     )
-                for file in found:
+                for file in paths:
                     if file in contents:
                         fail(
                             f"stop_capture returned {file}, which an earlier window has left",
@@ -234,7 +234,7 @@ class WindowChecks(Case):
                             "name files with gpuprof.backend.move, which overwrites nothing, and "
                             "put worker.file_stem into the names of intermediate ones",
                         )
-                contents |= {file: Path(file).read_bytes() for file in found}
+                contents |= {file: Path(file).read_bytes() for file in paths}
 
     def _expect_unshared(self, worker: Worker, acts: list[str], writers: dict[str, str]) -> None:
         """Fail if two starts write one file: one after the other it does no harm, at once it does.
@@ -253,10 +253,10 @@ class WindowChecks(Case):
                     "begin the names of intermediate files with worker.file_stem and a dot",
                 )
 
-    def _expect_named(self, worker: Worker, window: Window, found: list[str]) -> None:
+    def _expect_named(self, worker: Worker, window: Window, paths: list[str]) -> None:
         """Fail unless the files of a window are complete, and named as they should be."""
-        stems = {worker.final_stem(each) for each in (window, *LIFETIME)}
-        for file in found:
+        stems = {worker.final_stem(other) for other in (window, *LIFETIME)}
+        for file in paths:
             path = Path(file)
             if path.parent != Path(worker.directory):
                 fail(f"stop_capture left {file} outside {worker.directory}", "write into it")
@@ -276,17 +276,17 @@ class WindowChecks(Case):
                     f"{file} has mode {mode:04o}",
                     "give finished files their names with gpuprof.backend.move",
                 )
-        planned = self._ask("expected_files", worker=worker, windows=(window,)) or {}
-        expected = planned.get(window.number)
-        if expected and found and worker.incarnation == "1" and expected not in found:
+        plan = self._ask("expected_files", worker=worker, windows=(window,)) or {}
+        plan_file = plan.get(window.number)
+        if plan_file and paths and worker.incarnation == "1" and plan_file not in paths:
             fail(
-                f"window {window.label} is in {found[0]}, but planned in {expected}",
+                f"window {window.label} is in {paths[0]}, but planned in {plan_file}",
                 "use one extension for both, and gpuprof.backend.move for the name",
             )
-        with_extension = Path(expected or "").suffix
-        if expected and any(Path(file).suffix != with_extension for file in found):
+        with_extension = Path(plan_file or "").suffix
+        if plan_file and any(Path(file).suffix != with_extension for file in paths):
             fail(
-                f"window {window.label} left {found}, but {expected} is planned",
+                f"window {window.label} left {paths}, but {plan_file} is planned",
                 "use the planned extension",
             )
 
@@ -294,9 +294,9 @@ class WindowChecks(Case):
         """Nothing is written after `stop_capture` has returned, and nothing else is left."""
         self._need("start_capture", "stop_capture")
         hooks = self._hooks()
-        given = {"worker": self._worker(tmp_path), "window": WINDOWS[0]}
-        self._ask("start_capture", hooks, **given)
-        found = [file for files in self._ask("stop_capture", hooks, **given) for file in files]
+        arguments = {"worker": self._worker(tmp_path), "window": WINDOWS[0]}
+        self._ask("start_capture", hooks, **arguments)
+        paths = [file for files in self._ask("stop_capture", hooks, **arguments) for file in files]
         before = _content(tmp_path)
         time.sleep(_SETTLES)
         if _content(tmp_path) != before:
@@ -304,7 +304,7 @@ class WindowChecks(Case):
                 "files change after stop_capture has returned",
                 "wait until they are complete, or return None",
             )
-        for file in found if self._implements("check_report") else ():
+        for file in paths if self._implements("check_report") else ():
             problem = self._ask("check_report", hooks, path=file)
             if problem is not None:
                 fail(
@@ -312,31 +312,33 @@ class WindowChecks(Case):
                     f"{problem}",
                     "look at the structure: a report may be empty of ranges",
                 )
-        if found:
-            left = [path for path in before if str(path) not in found and not _hidden(path)]
-            if left:
-                fail(f"stop_capture leaves {left[0].name} behind", "remove intermediate files")
+        if paths:
+            leftovers = [path for path in before if str(path) not in paths and not _hidden(path)]
+            if leftovers:
+                fail(f"stop_capture leaves {leftovers[0].name} behind", "remove intermediate files")
 
     def _expect_undone(self, directory: Path) -> None:
         usual = self._alone(directory)
         hooks = self._hooks()
         before = _surroundings.state()
-        given = {"worker": self._worker(directory / "gone"), "window": WINDOWS[0]}
+        arguments = {"worker": self._worker(directory / "gone"), "window": WINDOWS[0]}
         for hook in ("start_capture", "stop_capture"):
             with suppress(Exception):
-                getattr(hooks.hook, hook)(**given)
-        left = Called(changes=_surroundings.difference(before, _surroundings.state()))
-        expect_nothing_else("a window that could not be written", left, SOFT)
-        given = {"worker": self._worker(directory, rank=3), "window": WINDOWS[1]}
+                getattr(hooks.hook, hook)(**arguments)
+        effects = Called(changes=_surroundings.difference(before, _surroundings.state()))
+        expect_nothing_else("a window that could not be written", effects, SOFT)
+        arguments = {"worker": self._worker(directory, rank=3), "window": WINDOWS[1]}
         try:
-            self._ask("start_capture", hooks, **given)
-            found = [file for files in self._ask("stop_capture", hooks, **given) for file in files]
+            self._ask("start_capture", hooks, **arguments)
+            paths = [
+                file for files in self._ask("stop_capture", hooks, **arguments) for file in files
+            ]
         except Exception as error:
             fail(
                 f"the window after one that could not be written raised {error!r}",
                 "stop_capture must undo a start that raised halfway",
             )
-        if usual and not found:
+        if usual and not paths:
             fail(
                 "the window after one that could not be written leaves no file",
                 "stop_capture must undo a start that raised halfway",
@@ -346,8 +348,8 @@ class WindowChecks(Case):
         """Stopping one instance, which records nothing, does not stop another."""
         self._need("start_capture", "stop_capture")
         mine, other = self._hooks(), self._hooks()
-        given = {"worker": self._worker(tmp_path), "window": WINDOWS[0]}
-        self._ask("start_capture", mine, **given)
+        arguments = {"worker": self._worker(tmp_path), "window": WINDOWS[0]}
+        self._ask("start_capture", mine, **arguments)
         theirs = {"worker": self._worker(tmp_path, rank=1), "window": WINDOWS[0]}
         try:
             strange = [
@@ -359,9 +361,11 @@ class WindowChecks(Case):
                     "keep the state on the instance, not on the class or in the module",
                 )
         finally:
-            found = [file for files in self._ask("stop_capture", mine, **given) for file in files]
+            paths = [
+                file for files in self._ask("stop_capture", mine, **arguments) for file in files
+            ]
         alone = self._alone(tmp_path)
-        if alone and not found:
+        if alone and not paths:
             fail(
                 "a window of one instance is lost when another instance is stopped",
                 "keep the state on the instance, not on the class or in the module",
@@ -375,9 +379,9 @@ class WindowChecks(Case):
         for name, number in itertools.product(
             (field.name for field in attrs.fields(self.backend.Options)), (0, -1)
         ):
-            given = {**self.options, name: number}
+            section = {**self.options, name: number}
             with suppress(ConfigError):  # of any option that is no number, too
-                if not self._recorded_ranges(tmp_path / f"{name} {number}", given):
+                if not self._recorded_ranges(tmp_path / f"{name} {number}", section):
                     fail(
                         f"with {name}: {number} a window leaves none of {usual} ranges, and "
                         "nothing says so",
@@ -392,31 +396,35 @@ class WindowChecks(Case):
         directory.mkdir()
         # names of its own: a reader that keeps what it has read is another check's
         worker = self._worker(directory, group=directory.name)
-        given = {"worker": worker, "window": WINDOWS[0]}
+        arguments = {"worker": worker, "window": WINDOWS[0]}
         try:
-            self._ask("start_capture", hooks, **given)
-            with hooks.hook.open_range(**given, name="kit", crosses_tasks=False) or nullcontext():
+            self._ask("start_capture", hooks, **arguments)
+            with (
+                hooks.hook.open_range(**arguments, name="kit", crosses_tasks=False) or nullcontext()
+            ):
                 pass
-            found = [file for files in self._ask("stop_capture", hooks, **given) for file in files]
+            paths = [
+                file for files in self._ask("stop_capture", hooks, **arguments) for file in files
+            ]
         except ConfigError:
             raise
         except Exception as error:  # of which the receipt has a word
             raise ConfigError([str(error)]) from None
-        labels = [self.read_labels(Path(file)) or {} for file in found]
-        return sum(each.get("kit", 0) for each in labels)
+        labels = [self.read_labels(Path(file)) or {} for file in paths]
+        return sum(counts.get("kit", 0) for counts in labels)
 
     def _alone(self, directory: Path) -> list[str]:
         hooks = self._hooks()
-        given = {"worker": self._worker(directory, rank=2), "window": WINDOWS[0]}
-        self._ask("start_capture", hooks, **given)
-        return [file for files in self._ask("stop_capture", hooks, **given) for file in files]
+        arguments = {"worker": self._worker(directory, rank=2), "window": WINDOWS[0]}
+        self._ask("start_capture", hooks, **arguments)
+        return [file for files in self._ask("stop_capture", hooks, **arguments) for file in files]
 
     def test_every_kind_of_window_is_taken(self, tmp_path: Path) -> None:
         """The whole life of a worker, several steps, and a scope, each in a file of its name."""
         self._need("start_capture", "stop_capture")
         usual = self._alone(tmp_path)
         for window, template in (
-            *((each, None) for each in (*LIFETIME, Window(1, 2, 5), Window(3, 2, 3, "kit/a b", 2))),
+            *((kind, None) for kind in (*LIFETIME, Window(1, 2, 5), Window(3, 2, 3, "kit/a b", 2))),
             (Window(1, 7, 8), "of {group} {rank} at {step}"),
         ):
             hooks = self._hooks()
@@ -426,11 +434,13 @@ class WindowChecks(Case):
                 discrete=window.scope is not None,
                 file_name=template,
             )
-            given = {"worker": worker, "window": window}
+            arguments = {"worker": worker, "window": window}
             try:
-                self._ask("start_capture", hooks, **given)
-                found = [
-                    file for files in self._ask("stop_capture", hooks, **given) for file in files
+                self._ask("start_capture", hooks, **arguments)
+                paths = [
+                    file
+                    for files in self._ask("stop_capture", hooks, **arguments)
+                    for file in files
                 ]
             except Exception as error:
                 if self._implements("render_command"):
@@ -439,17 +449,17 @@ class WindowChecks(Case):
                     f"window {window.label}: {type(error).__name__}: {error}",
                     "window.start and window.stop are None for a worker's whole life",
                 )
-            self._expect_named(worker, window, found)
-            if usual and not found and not self._implements("render_command"):
+            self._expect_named(worker, window, paths)
+            if usual and not paths and not self._implements("render_command"):
                 fail(
                     f"a window of one step leaves a file, and window {window.label} none",
                     "record from start_capture to stop_capture, whatever the window",
                 )
 
 
-def _expect_no_raise(hook: str, called: Called) -> None:
-    if called.raised is not None:
-        fail(f"{hook} raised {called.raised!r}", "raise only if nothing can be recorded")
+def _expect_no_raise(hook: str, effects: Called) -> None:
+    if effects.raised is not None:
+        fail(f"{hook} raised {effects.raised!r}", "raise only if nothing can be recorded")
 
 
 def expect_in_time(hook: str, seconds: Sequence[float], limit: float) -> None:
