@@ -33,7 +33,7 @@ SAID, COMPLAINED = "kit: a result", "kit: a complaint"
 
 def tell(path: str) -> None:
     """Write down the interpreter, the arguments, the module's name and the process's state."""
-    seen = {
+    state = {
         "began": BEGAN,
         "pid": os.getpid(),
         "executable": sys.executable,
@@ -45,7 +45,7 @@ def tell(path: str) -> None:
         "environment": dict(os.environ),
     }
     with open(path, "w") as file:
-        json.dump(seen, file)
+        json.dump(state, file)
     for stream, text in ((sys.stdout, SAID), (sys.stderr, COMPLAINED)):
         stream.write(f"{text}\n")
         stream.flush()
@@ -55,11 +55,11 @@ def process() -> dict[str, object]:
     """What this process has from its launcher, and no tool may change."""
     mask = os.umask(0)
     os.umask(mask)
-    ignored = [n for n in range(1, 32) if signal.getsignal(n) == signal.SIG_IGN]
+    ignored_signals = [n for n in range(1, 32) if signal.getsignal(n) == signal.SIG_IGN]
     limits = [name for name in dir(resource) if name.startswith("RLIMIT_")]
     return {
         "umask": f"{mask:04o}",
-        "ignored signals": ignored,
+        "ignored signals": ignored_signals,
         "blocked signals": sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))),
         "limits": {name: resource.getrlimit(getattr(resource, name)) for name in limits},
         "working directory": os.getcwd(),
@@ -82,18 +82,20 @@ def opened() -> dict[str, object]:
             to = os.readlink(f"/proc/self/fd/{name}")
             if not to.startswith(("/proc/", "anon_inode:")) and not to.endswith(".ledger"):
                 files[to.partition(":")[0]] = files.get(to.partition(":")[0], 0) + 1
-    threads = [each.name for each in threading.enumerate() if not each.name.startswith("gpuprof")]
+    threads = [
+        thread.name for thread in threading.enumerate() if not thread.name.startswith("gpuprof")
+    ]
     return {"files": files, "threads": len(threads)}
 
 
 def inheritable() -> list[str]:
     """The files, beside the standard ones, that programs get which this process starts."""
-    found = []
+    paths = []
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             if int(name) > 2 and os.get_inheritable(int(name)):
-                found.append(os.readlink(f"/proc/self/fd/{name}"))
-    return sorted(path for path in found if not path.startswith("/proc/"))
+                paths.append(os.readlink(f"/proc/self/fd/{name}"))
+    return sorted(path for path in paths if not path.startswith("/proc/"))
 
 
 def be_patient() -> None:
@@ -159,7 +161,7 @@ def meet(when: str) -> None:
     directory, name = os.path.split(f"{met}-{when}-")
     deadline = time.monotonic() + MEETS
     while time.monotonic() < deadline:
-        if sum(each.startswith(name) for each in os.listdir(directory)) > 1:
+        if sum(path.startswith(name) for path in os.listdir(directory)) > 1:
             return
         time.sleep(0.01)
     os.environ["KIT_MEET"] = ""  # it does not come
@@ -190,10 +192,10 @@ def expected_labels(step: int) -> dict[str, int]:
     """How often each range is opened in a step."""
     kinds = {"outer": 1, "inner": 4, "sleep": 1, "deep": 1, "raises": 1}
     kinds["thread"] = THREADS * ROUNDS
-    named = {f"{name}-{step}": 1 for name in NAMES}
+    own_names = {f"{name}-{step}": 1 for name in NAMES}
     return {
         f"kit/{kind}-{step}": count for kind, count in (kinds | {"task": TASKS}).items()
-    } | named
+    } | own_names
 
 
 def scopes() -> None:
@@ -236,8 +238,8 @@ def leave(path: str) -> None:
 
 def busy(rounds: int) -> None:
     """Something for any profiler: calls, allocations, a thread, a child process."""
-    kept = [[str(number)] * 100 for number in range(rounds)]
-    thread = threading.Thread(target=len, args=(kept,))
+    rows = [[str(number)] * 100 for number in range(rounds)]
+    thread = threading.Thread(target=len, args=(rows,))
     thread.start()
     thread.join()
 
@@ -333,10 +335,10 @@ def main(path: str, works: str, *arguments: str) -> None:
                     with open(f"{path}.last", "w") as file:
                         json.dump(recorded(arguments[0]), file)
                     os.kill(os.getpid(), signal.SIGKILL)
-                for each in late:
-                    each.__enter__()
-            for each in reversed(late):
-                each.__exit__(None, None, None)
+                for scope in late:
+                    scope.__enter__()
+            for scope in reversed(late):
+                scope.__exit__(None, None, None)
         with open(f"{path}.around", "w") as file:
             json.dump({**around, "inherited": sorted(inherited)}, file)
         while works == "linger" and not os.path.exists(arguments[0]):

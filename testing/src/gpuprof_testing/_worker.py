@@ -198,31 +198,31 @@ class Killed:
         **changes: Any,
     ) -> Collected | Exception:
         """What `collect_files` returns, or raises, in another copy of the directory."""
-        copied = self.copy(name)
-        shutil.copytree(self.pristine, copied, symlinks=True)
-        scratch = copied / _SCRATCH
+        place = self.copy(name)
+        shutil.copytree(self.pristine, place, symlinks=True)
+        scratch = place / _SCRATCH
         scratch.mkdir()
         (scratch / "unfinished").write_text("something")
         more = {"windows": changes["worker_windows"]} if "worker_windows" in changes else {}
         if "pid" in changes:
             more["pid"] = changes["pid"]
-        named = {
-            number: [str(copied / os.path.basename(path)) for path in paths]
+        files = {
+            number: [str(place / os.path.basename(path)) for path in paths]
             for number, paths in self.named.items()
         }
         hooks = case._hooks()
         try:
             with disk or nullcontext():
-                found = hooks.hook.collect_files(
-                    worker=attrs.evolve(self.worker, directory=str(copied), **more),
+                collection = hooks.hook.collect_files(
+                    worker=attrs.evolve(self.worker, directory=str(place), **more),
                     windows=self.windows if windows is None else windows,
-                    files=named,
+                    files=files,
                     ended=ended,
                     scratch=str(scratch) if name == "like [this]" else "",
                 )
         except Exception as error:
             return error
-        return found or Collected()
+        return collection or Collected()
 
 
 class WorkerChecks(Case):
@@ -233,8 +233,8 @@ class WorkerChecks(Case):
         arguments = ["a b", " a ", "'", '"', "\\", "$HOME", "%p", "{node}", "*", "\N{SNOWMAN}"]
         arguments += ["--help", "--verbose", "--", "-", "--", ""]
         ran = self._run(tmp_path, "see", arguments)
-        expected = self._without(tmp_path, "see", arguments)
-        seen = _seen(ran)
+        usual_state = self._without(tmp_path, "see", arguments)
+        state = _seen(ran)
         for name, what in (
             ("executable", "sys.executable"),
             ("flags", "sys.flags"),
@@ -242,11 +242,11 @@ class WorkerChecks(Case):
             ("name", "__name__"),
             ("path", "sys.path"),
         ):
-            value = expected[name]
+            value = usual_state[name]
             # a tool may have a package of its own
-            if seen[name] != value and (name != "path" or not set(value) <= set(seen[name])):
+            if state[name] != value and (name != "path" or not set(value) <= set(state[name])):
                 fail(
-                    f"{what} is {seen[name]!r}; without gpuprof it is {value!r}",
+                    f"{what} is {state[name]!r}; without gpuprof it is {value!r}",
                     "render [*prefix, *command.interpreter, *command.arguments] and change none of "
                     "the words",
                 )
@@ -260,19 +260,19 @@ class WorkerChecks(Case):
         ran = story.ran[0]
         usual = os.umask(UMASK)
         try:
-            expected = self._without(shared / "story", "see", [], launcher=_prepare_unusually)
+            usual_state = self._without(shared / "story", "see", [], launcher=_prepare_unusually)
         finally:
             os.umask(usual)
-        seen = _seen(ran)
-        for name, value in expected["process"].items():
-            found = seen["process"][name]
+        state = _seen(ran)
+        for name, value in usual_state["process"].items():
+            actual = state["process"][name]
             if name in GROUPS:
                 continue
             if name in ("stdout", "stderr"):
-                found, value = (Path(path).name.split(".")[-1] for path in (found, value))
-            if found != value:
+                actual, value = (Path(path).name.split(".")[-1] for path in (actual, value))
+            if actual != value:
                 fail(
-                    f"the worker's {name}: {found!r}; without gpuprof {value!r}",
+                    f"the worker's {name}: {actual!r}; without gpuprof {value!r}",
                     "change nothing of the process, or render [*prefix, *command.interpreter, …], "
                     "where gpuprof restores the umask and ignored signals",
                 )
@@ -291,10 +291,10 @@ class WorkerChecks(Case):
 
     def test_the_worker_stays_in_its_group(self, shared: Path) -> None:
         """The worker stays in its launcher's session and process group, as for Ctrl-C."""
-        seen = _seen(self._story(shared).ran[0])["process"]
-        expected = self._without(shared / "story", "see", [], launcher=_prepare_unusually)
+        state = _seen(self._story(shared).ran[0])["process"]
+        usual_state = self._without(shared / "story", "see", [], launcher=_prepare_unusually)
         for name in GROUPS:
-            if seen[name] != expected["process"][name]:
+            if state[name] != usual_state["process"][name]:
                 fail(
                     f"the worker has a {name} of its own",
                     "start it without setsid, setpgid or start_new_session",
@@ -303,8 +303,8 @@ class WorkerChecks(Case):
     def test_the_environment_is_the_jobs(self, shared: Path) -> None:
         """No variable of the job is lost or changed, and the tool adds none that others read."""
         ran = self._story(shared).ran[0]
-        seen = _seen(ran)["environment"]
-        expected = self._without(shared / "story", "see", [], launcher=_prepare_unusually)[
+        environment = _seen(ran)["environment"]
+        usual_environment = self._without(shared / "story", "see", [], launcher=_prepare_unusually)[
             "environment"
         ]
         left_out = {
@@ -317,9 +317,9 @@ class WorkerChecks(Case):
             "OLDPWD",
             "PYTEST_CURRENT_TEST",
         }
-        planned = set(ran.planned.environment)
-        for name in sorted({*seen, *expected} - left_out - planned):
-            was, now = expected.get(name), seen.get(name)
+        own_names = set(ran.planned.environment)
+        for name in sorted({*environment, *usual_environment} - left_out - own_names):
+            was, now = usual_environment.get(name), environment.get(name)
             extends = name in ("LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "PATH")
             if was == now or (extends and now is not None and (was or "") in now):
                 continue
@@ -381,11 +381,11 @@ class WorkerChecks(Case):
         wrote, token = tmp_path / "spent", {"KIT_TOKEN": uuid.uuid4().hex}
         planner, _ = case._planner(tmp_path)
         ran = case._run(tmp_path, "idle", [str(wrote)], environment=token)
-        record, found = case._settled(planner, [ran.planned])
+        record, rows_by_worker = case._settled(planner, [ran.planned])
         _seen(ran)
         for start in record.starts:
             _expect_no_fault(start)
-        rows = [row for row in found["Kit-0"] if row.window == WINDOWS[0].label]
+        rows = [row for row in rows_by_worker["Kit-0"] if row.window == WINDOWS[0].label]
         if rows or self._implements("expected_files"):
             case._expect_rows(rows, "a worker of a section without options", ran.output)
         spent, seconds = json.loads(wrote.read_text())
@@ -403,15 +403,15 @@ class WorkerChecks(Case):
             "SIGSEGV": (-11, 139), "SIGKILL": (-9, 137), "SIGTERM": (-15, 143),
         }  # fmt: skip
         ran = _together({how: partial(self._run, tmp_path / how, "end", [how]) for how in ends})
-        for how, expected in ends.items():
-            found = ran[how]
-            loses = KEEP_EXIT_CODE in found.planned.command
+        for how, codes in ends.items():
+            run = ran[how]
+            loses = KEEP_EXIT_CODE in run.planned.command
             if loses and (how[0] == "_" or how.startswith("SIG")):  # leaves no exit code
-                expected = tuple(range(-64, 0)) + tuple(range(1, 256))
-            if found.exit_code not in expected:
+                codes = tuple(range(-64, 0)) + tuple(range(1, 256))
+            if run.exit_code not in codes:
                 what = "was killed by " if how.startswith("SIG") else "exited with "
                 fail(
-                    f"the worker {what}{how.lstrip('_')}, but the exit code is {found.exit_code}",
+                    f"the worker {what}{how.lstrip('_')}, but the exit code is {run.exit_code}",
                     f"end {_KEEP} that the tool runs; for a signal end by it, or with 128 and its "
                     "number",
                 )
@@ -430,17 +430,17 @@ class WorkerChecks(Case):
         for words in (["-c", "raise SystemExit(7)"], ["-m", "kit_module"]):
             with suppress(ConfigError):
                 planner, tool = self._planner(directory)
-                known = common_tool([tool]) if tool else None
-                planned = planner.worker("Kit", 0, script=False, tool=known)
-                if not planned.wrapped:
+                tool_of_all = common_tool([tool]) if tool else None
+                worker_plan = planner.worker("Kit", 0, script=False, tool=tool_of_all)
+                if not worker_plan.wrapped:
                     return
-                row = planner.row(planned, [sys.executable], tool)
-                found = self._start(
+                row = planner.row(worker_plan, [sys.executable], tool)
+                code = self._start(
                     [*BEHIND_THE_SHIM, *words], {VARIABLE: encode(row)}, directory
                 ).returncode
-                if found != 7:
+                if code != 7:
                     fail(
-                        f"python {words[0]} … exited with 7, but the exit code is {found}",
+                        f"python {words[0]} … exited with 7, but the exit code is {code}",
                         "refuse commands that are not scripts: if not command.script: raise "
                         "gpuprof.errors.ConfigError([…])",
                     )
@@ -451,14 +451,14 @@ class WorkerChecks(Case):
         """Fail if the command of a script runs, and records, what the backend refuses."""
         directory.mkdir()
         planner, tool = self._planner(directory, {"steps": None})
-        planned = planner.worker("Kit", 0, tool=common_tool([tool]) if tool else None)
-        if not planned.wrapped or KEEP_EXIT_CODE in planned.command:
+        worker_plan = planner.worker("Kit", 0, tool=common_tool([tool]) if tool else None)
+        if not worker_plan.wrapped or KEEP_EXIT_CODE in worker_plan.command:
             return
-        variables = {VARIABLE: encode(planner.row(planned, [sys.executable], tool))}
-        done = self._start([*BEHIND_THE_SHIM, *words], variables, directory.parent)
-        _, rows = self._settled(planner, [planned])
-        found = [row.state for row in rows["Kit-0"]]
-        if done.returncode == 7 and found and set(found) == {"complete"}:
+        variables = {VARIABLE: encode(planner.row(worker_plan, [sys.executable], tool))}
+        process = self._start([*BEHIND_THE_SHIM, *words], variables, directory.parent)
+        _, rows = self._settled(planner, [worker_plan])
+        states = [row.state for row in rows["Kit-0"]]
+        if process.returncode == 7 and states and set(states) == {"complete"}:
             fail(
                 f"python {words[0]} … is refused, though the tool runs and records it as well",
                 "refuse only what the tool cannot run",
@@ -468,35 +468,36 @@ class WorkerChecks(Case):
         """A program other than Python runs unchanged or is refused before it starts."""
         if not self._implements("render_command") and not self._implements("inject_env"):
             pytest.skip("the backend has neither render_command nor inject_env")
-        seen = tmp_path / "seen"
+        output = tmp_path / "seen"
         with suppress(ConfigError):
             planner, tool = self._planner(tmp_path, {"steps": None})
-            planned = planner.worker(
+            worker_plan = planner.worker(
                 "Kit", 0, script=False, python=False, tool=common_tool([tool]) if tool else None
             )
-            if not planned.wrapped:
+            if not worker_plan.wrapped:
                 return
-            variables = {VARIABLE: encode(planner.row(planned, ["sh"], tool))}
-            words = ["-c", _SCRIPT, str(seen), "ran"]
-            done = self._start([*BEHIND_THE_SHIM, *words], variables, tmp_path)
-            state = f"{seen}.state"
-            if not seen.exists() or seen.read_text() != "ran\n":
+            variables = {VARIABLE: encode(planner.row(worker_plan, ["sh"], tool))}
+            words = ["-c", _SCRIPT, str(output), "ran"]
+            process = self._start([*BEHIND_THE_SHIM, *words], variables, tmp_path)
+            state = f"{output}.state"
+            if not output.exists() or output.read_text() != "ran\n":
                 fail(
-                    f"sh -c … did not run unchanged: {(done.stdout + done.stderr).strip()[-2000:]}",
+                    "sh -c … did not run unchanged: "
+                    f"{(process.stdout + process.stderr).strip()[-2000:]}",
                     "put nothing between *command.interpreter and *command.arguments, or refuse "
                     "other programs: if not command.python: raise gpuprof.errors.ConfigError([…])",
                 )
-            if done.returncode != 6:
-                fail(f"sh exited with 6, but the exit code is {done.returncode}", f"end {_KEEP}")
-            _, rows = self._settled(planner, [planned])
+            if process.returncode != 6:
+                fail(f"sh exited with 6, but the exit code is {process.returncode}", f"end {_KEEP}")
+            _, rows = self._settled(planner, [worker_plan])
             self._expect_rows(rows["Kit-0"], "sh -c …, a program that never uses gpuprof", "")
-            found = _state(Path(state))
+            actual = _state(Path(state))
             self._start(["sh", *words], {}, tmp_path)
-            expected = _state(Path(state))
-            for name, value in expected.items():
-                if found.get(name) != value:
+            usual_state = _state(Path(state))
+            for name, value in usual_state.items():
+                if actual.get(name) != value:
                     fail(
-                        f"a program has {name} {found.get(name, 0):#o}; without gpuprof it has "
+                        f"a program has {name} {actual.get(name, 0):#o}; without gpuprof it has "
                         f"{value:#o}",
                         "restore umask and signals, SIGPIPE among them, before it starts",
                     )
@@ -504,14 +505,14 @@ class WorkerChecks(Case):
         directory = tmp_path / "as Python"
         directory.mkdir()
         planner, tool = self._planner(directory, {"steps": None})
-        planned = planner.worker("Kit", 0, tool=common_tool([tool]) if tool else None)
-        if planned.wrapped and KEEP_EXIT_CODE not in planned.command:
-            variables = {VARIABLE: encode(planner.row(planned, ["sh"], tool))}
-            words = ["-c", _SCRIPT, str(seen), "ran"]
-            done = self._start([*BEHIND_THE_SHIM, *words], variables, tmp_path)
-            _, rows = self._settled(planner, [planned])
+        worker_plan = planner.worker("Kit", 0, tool=common_tool([tool]) if tool else None)
+        if worker_plan.wrapped and KEEP_EXIT_CODE not in worker_plan.command:
+            variables = {VARIABLE: encode(planner.row(worker_plan, ["sh"], tool))}
+            words = ["-c", _SCRIPT, str(output), "ran"]
+            process = self._start([*BEHIND_THE_SHIM, *words], variables, tmp_path)
+            _, rows = self._settled(planner, [worker_plan])
             states = {row.state for row in rows["Kit-0"]}
-            if done.returncode == 6 and seen.exists() and states == {"complete"}:
+            if process.returncode == 6 and output.exists() and states == {"complete"}:
                 fail(
                     "sh -c … is refused, though the tool runs and records it as well",
                     "refuse only what the tool cannot run",
@@ -519,25 +520,25 @@ class WorkerChecks(Case):
 
     def test_signals_reach_the_worker(self, tmp_path: Path) -> None:
         """Each signal reaches the worker as it is, and it has the time to clean up."""
-        expected = ["ready", "SIGINT", "SIGUSR1", "SIGHUP", "SIGTERM", "cleaned up"]
+        usual_lines = ["ready", "SIGINT", "SIGUSR1", "SIGHUP", "SIGTERM", "cleaned up"]
         try:
             planner, tool = self._planner(tmp_path)
         except ConfigError:
             return
-        planned = planner.worker("Kit", 0, tool=common_tool([tool]) if tool else None)
-        script, seen = self._prepare(tmp_path)
+        worker_plan = planner.worker("Kit", 0, tool=common_tool([tool]) if tool else None)
+        script, report = self._prepare(tmp_path)
         log = tmp_path / "signals"
-        words = [str(script), str(seen), "wait", str(log)]
-        start = BEHIND_THE_SHIM if planned.wrapped else (sys.executable,)
-        row = planner.row(planned, [sys.executable], tool)
-        with open(os.devnull) as null, (tmp_path / "said").open("w") as said:
+        words = [str(script), str(report), "wait", str(log)]
+        start = BEHIND_THE_SHIM if worker_plan.wrapped else (sys.executable,)
+        row = planner.row(worker_plan, [sys.executable], tool)
+        with open(os.devnull) as null, (tmp_path / "said").open("w") as output:
             worker = subprocess.Popen(
                 [*start, *words],
                 env={**os.environ, VARIABLE: encode(row)},
                 cwd=tmp_path,
                 stdin=null,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,
             )
         try:
@@ -550,16 +551,16 @@ class WorkerChecks(Case):
                 _wait_for(log, number.name, worker)
             with suppress(subprocess.TimeoutExpired):
                 worker.wait(DEADLINE / 6)
-            found = list(dict.fromkeys(log.read_text().split("\n")))
-            found = [line for line in found if line]
+            lines = list(dict.fromkeys(log.read_text().split("\n")))
+            lines = [line for line in lines if line]
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(worker.pid, signal.SIGKILL)
             worker.wait()
-            self._settled(planner, [planned])
-        if found != expected:
+            self._settled(planner, [worker_plan])
+        if lines != usual_lines:
             fail(
-                f"the worker noted {', '.join(found)}; expected {', '.join(expected)}",
+                f"the worker noted {', '.join(lines)}; expected {', '.join(usual_lines)}",
                 "pass each signal on to the worker as it is, and wait for its end",
             )
 
@@ -581,10 +582,10 @@ class WorkerChecks(Case):
                     "return a problem only of what could not be saved",
                 )
             _expect_no_fault(start)
-        unexpected = [window.number for window in WINDOWS if window.number not in ran.planned.files]
-        if unexpected and self._implements("expected_files"):
+        numbers = [window.number for window in WINDOWS if window.number not in ran.planned.files]
+        if numbers and self._implements("expected_files"):
             fail(
-                f"the plan has no file for window {unexpected[0]}",
+                f"the plan has no file for window {numbers[0]}",
                 "return a file for each of the given windows from expected_files",
             )
         for rows in story.rows.values():
@@ -596,15 +597,15 @@ class WorkerChecks(Case):
             if labels is None:
                 continue
             (window,) = (window for window in WINDOWS if window.label == row.window)
-            wanted = _program.expected_labels(window.start or 0)
-            found = {label: labels.get(label, 0) for label in wanted}
-            if found != wanted:
+            right_counts = _program.expected_labels(window.start or 0)
+            counts = {label: labels.get(label, 0) for label in right_counts}
+            if counts != right_counts:
                 different = {
-                    label: count for label, count in found.items() if count != wanted[label]
+                    label: count for label, count in counts.items() if count != right_counts[label]
                 }
                 fail(
                     f"{row.file} has the ranges {different}; the worker opened "
-                    f"{ {label: wanted[label] for label in different} }",
+                    f"{ {label: right_counts[label] for label in different} }",
                     "record each range once, under its name, in every thread and task",
                 )
             shares = sum(other.file == row.file for other in rows) > 1
@@ -649,16 +650,16 @@ class WorkerChecks(Case):
         for ran in story.ran[:2]:
             worker = ran.planned.worker
             rows = story.rows.get(worker.name, ())
-            landed = {row.file and os.path.basename(row.file) for row in rows}
+            names = {row.file and os.path.basename(row.file) for row in rows}
             for window, file in ran.planned.files.items():
                 name = os.path.basename(_filled(file, story.record))
-                if name not in landed:
+                if name not in names:
                     fail(
                         f"window {window} of {worker.name} is planned in {name}; there are "
-                        f"{', '.join(sorted(filter(None, landed)))}",
+                        f"{', '.join(sorted(filter(None, names)))}",
                         "return from expected_files what stop_capture or collect_files names",
                     )
-        known = {os.path.basename(file) for file in story.files}
+        report_names = {os.path.basename(file) for file in story.files}
         space = sum(os.path.getsize(file) for file in story.files) // len(story.ran)
         limit = SPACE.get(str(contract.capability(self.backend)))
         if limit is not None and space > limit:
@@ -670,13 +671,13 @@ class WorkerChecks(Case):
         strangers = sorted(
             name
             for name in story.settled
-            if name not in known and not name.endswith(OWN) and name[0] != "."
+            if name not in report_names and not name.endswith(OWN) and name[0] != "."
         )
-        suffixes = {Path(name).suffix for name in known}
-        left = [name for name in strangers if Path(name).suffix not in suffixes]
-        if left and known:
+        suffixes = {Path(name).suffix for name in report_names}
+        leftovers = [name for name in strangers if Path(name).suffix not in suffixes]
+        if leftovers and report_names:
             fail(
-                f"{left[0]} is left beside the reports",
+                f"{leftovers[0]} is left beside the reports",
                 "move finished files with gpuprof.backend.move, and remove intermediate ones",
             )
 
@@ -686,8 +687,8 @@ class WorkerChecks(Case):
             first, second = (ran.around.get(step) for step in ("2", "4"))
             if not first or not second:
                 continue
-            for what, found in second["files"].items():
-                if found > first["files"].get(what, 0):
+            for what, count in second["files"].items():
+                if count > first["files"].get(what, 0):
                     fail(
                         f"after the second window the worker has one more open {what}",
                         "close in stop_capture what start_capture has opened",
@@ -702,10 +703,10 @@ class WorkerChecks(Case):
         """A program that the job starts gets no open file of the tool's."""
         for ran in self._story(shared).ran:
             # the loader itself keeps a file open where a backend of variables only asks for it
-            launched = (
+            at_start = (
                 [("from its start", "at start")] if self._implements("render_command") else []
             )
-            for when, key in (*launched, ("in a window", "inherited")):
+            for when, key in (*at_start, ("in a window", "inherited")):
                 for path in ran.around.get(key, ()):
                     fail(
                         f"programs of the job inherit {path}, which is open {when}",
@@ -719,11 +720,11 @@ class WorkerChecks(Case):
         """
         if not self._implements("render_command"):
             pytest.skip("the backend has no render_command")
-        written = tmp_path / "server"
+        number_file = tmp_path / "server"
         token = uuid.uuid4().hex
-        ran = self._run(tmp_path, "leave", [str(written)], environment={"KIT_TOKEN": token})
+        ran = self._run(tmp_path, "leave", [str(number_file)], environment={"KIT_TOKEN": token})
         _seen(ran)
-        server = int(written.read_text())
+        server = int(number_file.read_text())
         try:
             lives = _command_of(server) == "sleep"
         finally:
@@ -736,11 +737,11 @@ class WorkerChecks(Case):
                 "wait for the worker itself only, and leave its children alone",
             )
         deadline = time.monotonic() + _A_TOOLS_END
-        while (left := _with_token(token)) and time.monotonic() < deadline:
+        while (leftovers := _with_token(token)) and time.monotonic() < deadline:
             time.sleep(0.1)
-        if left:
+        if leftovers:
             fail(
-                f"the tool has left {_command_of(left[0])} running",
+                f"the tool has left {_command_of(leftovers[0])} running",
                 "end with the worker, and leave no process behind",
             )
 
@@ -753,11 +754,11 @@ class WorkerChecks(Case):
         with ThreadPoolExecutor(1) as pool:
             run = partial(self._run, tmp_path, "linger", [str(end)], launcher=os.setsid)
             future = pool.submit(run)
-            done = tmp_path / "seen.json.around"
-            _wait_until(lambda: done.exists() or future.done())
+            last_file = tmp_path / "seen.json.around"
+            _wait_until(lambda: last_file.exists() or future.done())
             if not future.done():
-                seen = json.loads((tmp_path / "seen.json").read_text())
-                worker, group = seen["pid"], seen["process"]["process group"]
+                state = json.loads((tmp_path / "seen.json").read_text())
+                worker, group = state["pid"], state["process"]["process group"]
                 for pid in {*_of_group(group)} - {worker}:  # nothing of it is too quick
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGSTOP)
@@ -766,10 +767,10 @@ class WorkerChecks(Case):
                 with suppress(ProcessLookupError):
                     os.killpg(group, signal.SIGKILL)
             ran = future.result()
-        planned = {("Kit", 0): ran.planned} if ran.planned.profiled else {}
+        plan = {("Kit", 0): ran.planned} if ran.planned.profiled else {}
 
         def look(give_up: bool) -> NodeRecord:
-            return settle_node(planner, planned, give_up)
+            return settle_node(planner, plan, give_up)
 
         close.wait(
             look(False),
@@ -789,10 +790,10 @@ class WorkerChecks(Case):
 
     def test_files_of_other_workers_are_left_alone(self, shared: Path) -> None:
         """Collecting one worker's files changes none of another's or of the user's."""
-        changed = self._story(shared).changed
-        if changed:
+        changes = self._story(shared).changed
+        if changes:
             fail(
-                f"collecting files changed {changed[0]}, which is not this worker's",
+                f"collecting files changed {changes[0]}, which is not this worker's",
                 "take only files whose names begin with this worker's file_stem and a dot",
             )
 
@@ -836,22 +837,22 @@ class WorkerChecks(Case):
             if self._ask("check_report", hooks, path=str(stranger)) is not None:
                 fail("check_report finds damage in another's file", "return None for other files")
         for file in story.files[:1]:
-            damaged = tmp_path / f"damaged-{os.path.basename(file)}"
+            copy_of_file = tmp_path / f"damaged-{os.path.basename(file)}"
             content = Path(file).read_bytes()
             for what, part in (
                 ("its end", content[: len(content) // 2]),
                 ("all but a byte", content[:1]),
                 ("everything", b""),
             ):
-                damaged.write_bytes(part)
+                copy_of_file.write_bytes(part)
                 try:
-                    problem = self._ask("check_report", hooks, path=str(damaged))
+                    problem = self._ask("check_report", hooks, path=str(copy_of_file))
                 except Exception as error:
                     fail(
                         f"check_report raised {error!r} for a file that has lost {what}",
                         "return what is wrong",
                     )
-                if not damaged.exists() or damaged.read_bytes() != part:
+                if not copy_of_file.exists() or copy_of_file.read_bytes() != part:
                     fail(
                         f"check_report changes a file that has lost {what}",
                         "open it for reading only: something may be saved of it",
@@ -861,14 +862,14 @@ class WorkerChecks(Case):
                         f"check_report takes a file that has lost {what}",
                         "look for the end that the tool writes",
                     )
-            with damaged.open("wb") as large:
+            with copy_of_file.open("wb") as large:
                 large.write(content)
                 large.truncate(2**31)
             before = _bytes_read()
             with suppress(Exception):
-                self._ask("check_report", hooks, path=str(damaged))
+                self._ask("check_report", hooks, path=str(copy_of_file))
             read = _bytes_read() - before
-            damaged.unlink()
+            copy_of_file.unlink()
             if read > 2**26:
                 fail(
                     f"check_report reads {read >> 20} MiB of a large file",
@@ -880,22 +881,22 @@ class WorkerChecks(Case):
         self._need("read_ranges")
         hooks = self._hooks()
         for row in self._story(shared).rows["Kit-0"]:
-            found = self._ask("read_ranges", hooks, path=str(row.file))
-            if found is None:
+            ranges = self._ask("read_ranges", hooks, path=str(row.file))
+            if ranges is None:
                 fail(
                     f"read_ranges returns None for {row.file}, which this backend has left",
                     "return the ranges of every file with your extension",
                 )
             step = int(row.window.rpartition("-")[2])
-            _expect_times(found, step, str(row.file))
+            _expect_times(ranges, step, str(row.file))
             self._expect_no_cache(hooks, row, shared)
         self._expect_quiet_reading(hooks, shared)
         files = [row.file for rows in self._story(shared).rows.values() for row in rows]
         alone = {file: self._ask("read_ranges", hooks, path=file) for file in files}
         with ThreadPoolExecutor(4) as pool:
             several = [file for _ in range(2) for file in alone]
-            together = pool.map(lambda file: self._ask("read_ranges", hooks, path=file), several)
-            if any(alone[file] != each for file, each in zip(several, together, strict=True)):
+            answers = pool.map(lambda file: self._ask("read_ranges", hooks, path=file), several)
+            if any(alone[file] != answer for file, answer in zip(several, answers, strict=True)):
                 fail(
                     "read_ranges returns something else in several threads",
                     "share nothing between calls without a lock",
@@ -908,15 +909,15 @@ class WorkerChecks(Case):
         unread.mkdir(exist_ok=True)
         file = Path(shutil.copy(original, unread))
         before = _listing(file.parent)
-        called = _surroundings.watch(partial(self._ask, "read_ranges", hooks, path=str(file)))
-        changed = {*_listing(file.parent).items()} ^ {*before.items()}
-        if changed:
+        effects = _surroundings.watch(partial(self._ask, "read_ranges", hooks, path=str(file)))
+        changes = {*_listing(file.parent).items()} ^ {*before.items()}
+        if changes:
             fail(
-                f"read_ranges changes {min(changed)[0]} beside the report",
+                f"read_ranges changes {min(changes)[0]} beside the report",
                 "put what reading needs into a temporary directory that you remove",
             )
         # of the directory that everybody has, others take and leave, too
-        expect_nothing_else("read_ranges", called, SOFT | {_surroundings.TEMPORARY})
+        expect_nothing_else("read_ranges", effects, SOFT | {_surroundings.TEMPORARY})
 
     def _expect_no_cache(self, hooks: Hooks, row: ReceiptRow, directory: Path) -> None:
         """Another file with the same name, from another directory, is read as well."""
@@ -929,8 +930,8 @@ class WorkerChecks(Case):
             same = directory / "same" / os.path.basename(str(row.file))
             same.parent.mkdir(exist_ok=True)
             shutil.copy(str(other.file), same)
-            expected = self._ask("read_ranges", hooks, path=str(other.file))
-            if self._ask("read_ranges", hooks, path=str(same)) != expected:
+            right_ranges = self._ask("read_ranges", hooks, path=str(other.file))
+            if self._ask("read_ranges", hooks, path=str(same)) != right_ranges:
                 fail(
                     f"read_ranges takes {same} for {row.file}, which has the same name",
                     "read the file at the whole path, every time",
@@ -948,11 +949,11 @@ class WorkerChecks(Case):
         for command in (*commands, program):
             with (tmp_path / "of the launcher").open("w") as file:
                 ran = self._gpuprof_run(tmp_path, command, file)
-            refused = ran.returncode == 2 and "gpuprof" in ran.stderr and not ran.stdout
-            if not refused:
+            is_refusal = ran.returncode == 2 and "gpuprof" in ran.stderr and not ran.stdout
+            if not is_refusal:
                 break
-        passed = (tmp_path / "of the launcher").read_text()
-        if refused:
+        text = (tmp_path / "of the launcher").read_text()
+        if is_refusal:
             return
         if ran.returncode or ran.stdout != f"{_program.SAID}\n":
             fail(
@@ -960,7 +961,7 @@ class WorkerChecks(Case):
                 "run the program as it is",
             )
         self._expect_reports(tmp_path, ran, 1, "a script that never uses gpuprof")
-        if not passed:
+        if not text:
             fail(
                 "a file that the launcher has left open for the worker is closed in it",
                 "pass open files on, in Python by close_fds=False: ranks of MPI have some that "
@@ -985,7 +986,9 @@ class WorkerChecks(Case):
         """A worker that is killed in a window keeps the file of the closed one."""
         killed = self._kill(shared)
         ran, rows = killed.ran, killed.rows
-        twice = [row.window for row in rows if sum(row.window == each.window for each in rows) > 1]
+        twice = [
+            row.window for row in rows if sum(row.window == other.window for other in rows) > 1
+        ]
         if twice and len({row.window for row in rows}) < len(WINDOWS):
             fail(
                 f"window {twice[0]} of one start has several files, and another window none: "
@@ -993,20 +996,23 @@ class WorkerChecks(Case):
                 "put window.number into the names of intermediate files",
             )
         node = _node_directory(killed.planner)
-        left = [path.name for path in _recorded(node)] if node else []
-        left = [name for name in left if name.startswith(f"{killed.worker.file_stem}.")]
-        if left and not killed.problems and self._implements("collect_files"):
+        leftovers = [path.name for path in _recorded(node)] if node else []
+        leftovers = [name for name in leftovers if name.startswith(f"{killed.worker.file_stem}.")]
+        if leftovers and not killed.problems and self._implements("collect_files"):
             fail(
-                f"of a killed worker {left[0]} keeps its intermediate name, and nothing says so",
+                f"of a killed worker {leftovers[0]} keeps its intermediate name, and "
+                "nothing says so",
                 "give it its final name in collect_files, whatever other windows have left, or "
                 "return the problem",
             )
         last = [name for name in killed.last if _is_the_tools(name)]
-        kept = [path.name for path in _recorded(killed.pristine) if path.stat().st_size]
-        if len(kept) < len(last):  # a file may have got another name
+        names_with_content = [
+            path.name for path in _recorded(killed.pristine) if path.stat().st_size
+        ]
+        if len(names_with_content) < len(last):  # a file may have got another name
             fail(
-                f"a worker was killed, and {min({*last} - {*kept})} is gone, in which something "
-                "was recorded",
+                f"a worker was killed, and {min({*last} - {*names_with_content})} is gone, in "
+                "which something was recorded",
                 "keep what was recorded until then: collect_files gives it its name",
             )
         for row in rows:
@@ -1025,10 +1031,10 @@ class WorkerChecks(Case):
                 continue
             if {label: labels.get(label, 0) for label in first} != first:
                 fail(f"{row.file} lacks ranges of the closed window", "write at its end")
-        closed = [row for row in rows if row.window == "step-1"]
+        rows_of_first = [row for row in rows if row.window == "step-1"]
         in_process = self._implements("stop_capture") and self._returns_files(tmp_path / "alone")
         if in_process:
-            self._expect_rows(closed, "the window that was closed before", ran.output)
+            self._expect_rows(rows_of_first, "the window that was closed before", ran.output)
 
     def test_leftovers_are_collected(self, shared: Path) -> None:
         """Of a killed worker `collect_files` finds whatever is there, and says what it cannot save.
@@ -1047,7 +1053,7 @@ class WorkerChecks(Case):
                 "return the problem of what cannot be saved, and save the rest",
             )
         self._expect_all_kept(killed, "plain", plain)
-        for what, found, remedy in (
+        for what, answer, remedy in (
             (
                 "a directory whose name has [ and ]",
                 killed.collect(self, "like [this]"),
@@ -1064,9 +1070,9 @@ class WorkerChecks(Case):
                 "worker.pid is 0 where the worker does not use gpuprof: take any of its files",
             ),
         ):
-            if isinstance(found, Exception) or {*plain.files} - {*found.files}:
+            if isinstance(answer, Exception) or {*plain.files} - {*answer.files}:
                 fail(
-                    f"with {what} collect_files returned {found!r}, and otherwise {plain.files}",
+                    f"with {what} collect_files returned {answer!r}, and otherwise {plain.files}",
                     remedy,
                 )
         if not (killed.copy("like [this]") / _SCRATCH / "unfinished").exists():
@@ -1108,26 +1114,26 @@ class WorkerChecks(Case):
         killed = self._kill(shared)
         usual = killed.collect(self, "usual")
         windows = (Window(9, 9, 10), *killed.windows)
-        found = killed.collect(self, "gap", windows=windows)
+        answer = killed.collect(self, "gap", windows=windows)
         if isinstance(usual, Exception):
             return
-        files = {} if isinstance(found, Exception) else found.files
+        files = {} if isinstance(answer, Exception) else answer.files
         if {*usual.files} - {*files}:
             fail(
-                f"with a window that has left nothing collect_files returned {found!r}, and "
+                f"with a window that has left nothing collect_files returned {answer!r}, and "
                 f"otherwise {usual.files}",
                 "go on with the other windows, and know each one's files by their names",
             )
 
-    def _expect_all_kept(self, killed: Killed, name: str, found: Collected) -> None:
+    def _expect_all_kept(self, killed: Killed, name: str, collection: Collected) -> None:
         """Fail if files are only moved, and some are gone."""
         before = {_content(path): path.name for path in _recorded(killed.pristine)}
         after = {_content(path) for path in _recorded(killed.copy(name))}
-        new = {_content(Path(path)) for paths in found.files.values() for path in paths}
-        lost = [name for content, name in before.items() if content not in after]
-        if new and new <= {*before} and lost:
+        new = {_content(Path(path)) for paths in collection.files.values() for path in paths}
+        missing = [name for content, name in before.items() if content not in after]
+        if new and new <= {*before} and missing:
             fail(
-                f"collect_files has removed {lost[0]}",
+                f"collect_files has removed {missing[0]}",
                 "keep every file in which something is recorded",
             )
 
@@ -1155,7 +1161,7 @@ class WorkerChecks(Case):
                 pristine,
                 worker,
                 captured_windows(worker, start),
-                {each["number"]: each["files"] for each in start.windows if each["files"]},
+                {window["number"]: window["files"] for window in start.windows if window["files"]},
                 start.settled["problems"] if start.settled else [],
                 json.loads((place / "seen.json.last").read_text()),
             )
@@ -1167,10 +1173,10 @@ class WorkerChecks(Case):
         if not self._implements("start_capture"):
             return False
         hooks = self._hooks()
-        given = {"worker": self._worker(directory), "window": WINDOWS[0]}
+        arguments = {"worker": self._worker(directory), "window": WINDOWS[0]}
         with suppress(Exception):
-            self._ask("start_capture", hooks, **given)
-            return any(self._ask("stop_capture", hooks, **given))
+            self._ask("start_capture", hooks, **arguments)
+            return any(self._ask("stop_capture", hooks, **arguments))
         return False
 
     def test_awkward_paths_survive(self, tmp_path: Path) -> None:
@@ -1209,10 +1215,10 @@ class WorkerChecks(Case):
             self._shared["story"] = self._tell(directory / "story")
         story: Story = self._shared["story"]
         lines = [line for ran in story.ran for line in ran.stderr.splitlines()]
-        refused = [line for line in lines if "runs without the profiler" in line]
-        if refused:
+        refusals = [line for line in lines if "runs without the profiler" in line]
+        if refusals:
             fail(
-                f"the tool has not run the worker: {refused[0]}",
+                f"the tool has not run the worker: {refusals[0]}",
                 "try the command that gpuprof plan prints, with a script of your own",
             )
         return story
@@ -1230,77 +1236,82 @@ class WorkerChecks(Case):
         # a link, a file of another rank, and one of another start, named as this tool names its own
         outside = directory / "outside"
         outside.write_text("outside")
-        together = {"KIT_MEET": f"{directory}/met"}
-        run = partial(self._run, directory, "work", [], environment=together)
+        environment = {"KIT_MEET": f"{directory}/met"}
+        run = partial(self._run, directory, "work", [], environment=environment)
         rest = _together({"other": partial(run, rank=1), "again": run})
         node = _node_directory(planner)
         decoys, links = _plant(node, outside) if node is not None else ({}, [])
-        planned = [first.planned, rest["other"].planned]
-        record, rows = self._settled(planner, planned)
-        changed = [str(path) for path, content in decoys.items() if _content(path) != content]
+        worker_plans = [first.planned, rest["other"].planned]
+        record, rows = self._settled(planner, worker_plans)
+        changes = [str(path) for path, content in decoys.items() if _content(path) != content]
         if not outside.is_file() or outside.read_bytes() != b"outside":
-            changed.append(str(outside))
+            changes.append(str(outside))
         for path in (*decoys, *links):
             path.unlink(missing_ok=True)
-        settled = _listing(node)
-        second = self._collect_again(planner, planned, record)
+        listing = _listing(node)
+        second = self._collect_again(planner, worker_plans, record)
         return Story(
             planner,
             [first, rest["other"], rest["again"]],
             rows,
             record,
-            changed,
-            settled,
+            changes,
+            listing,
             _listing(node),
             second,
         )
 
     def _collect_again(
-        self, planner: Planner, planned: Iterable[PlannedWorker], record: NodeRecord
+        self, planner: Planner, worker_plans: Iterable[PlannedWorker], record: NodeRecord
     ) -> list[str]:
-        found: list[str] = []
-        for each in planned:
-            worker = each.worker
+        result: list[str] = []
+        for worker_plan in worker_plans:
+            worker = worker_plan.worker
             for start in record.starts:
                 if (start.group, start.rank) != (worker.group, worker.rank):
                     continue
-                there = here(worker, start, record)
+                located_worker = here(worker, start, record)
                 files = {
                     int(number): paths
                     for number, paths in (start.settled["files"] if start.settled else {}).items()
                 }
                 for ended in (False, True):
                     with suppress(Exception):
-                        made = self._ask(
+                        collection = self._ask(
                             "collect_files",
                             planner.manager(worker.group),
-                            worker=there,
-                            windows=captured_windows(there, start),
+                            worker=located_worker,
+                            windows=captured_windows(located_worker, start),
                             files=files,
                             ended=ended,
                             scratch="",
                         )
-                        known = [path for paths in files.values() for path in paths]
-                        found += [
+                        known_paths = [path for paths in files.values() for path in paths]
+                        result += [
                             path
-                            for paths in (made or Collected()).files.values()
+                            for paths in (collection or Collected()).files.values()
                             for path in paths
-                            if path in known or not os.path.exists(path)
+                            if path in known_paths or not os.path.exists(path)
                         ]
-        return found
+        return result
 
     def _settled(
-        self, planner: Planner, planned: Iterable[PlannedWorker]
+        self, planner: Planner, worker_plans: Iterable[PlannedWorker]
     ) -> tuple[NodeRecord, dict[str, list[ReceiptRow]]]:
-        profiled = [each for each in planned if each.profiled]
-        for each in profiled:
-            _expect_unchanged_arguments(planner.manager(each.worker.group))
+        profiled_plans = [worker_plan for worker_plan in worker_plans if worker_plan.profiled]
+        for worker_plan in profiled_plans:
+            _expect_unchanged_arguments(planner.manager(worker_plan.worker.group))
         record = settle_node(
-            planner, {(each.worker.group, each.worker.rank): each for each in profiled}, True
+            planner,
+            {
+                (worker_plan.worker.group, worker_plan.worker.rank): worker_plan
+                for worker_plan in profiled_plans
+            },
+            True,
         )
         return record, {
-            each.worker.name: receipt_rows(each, [record], planner.manager("Kit"))
-            for each in profiled
+            worker_plan.worker.name: receipt_rows(worker_plan, [record], planner.manager("Kit"))
+            for worker_plan in profiled_plans
         }
 
     def _expect_rows(self, rows: list[ReceiptRow], of: str, output: str, remedy: str = "") -> None:
@@ -1321,10 +1332,10 @@ class WorkerChecks(Case):
     def _expect_reports(
         self, directory: Path, ran: subprocess.CompletedProcess[str], count: int, of: str
     ) -> None:
-        said = " ".join(ran.stderr.split())
-        if f"{count} of {count} report" not in said:
+        words = " ".join(ran.stderr.split())
+        if f"{count} of {count} report" not in words:
             fail(
-                f"{of} left no complete report: {said[-2000:]}",
+                f"{of} left no complete report: {words[-2000:]}",
                 "record the whole life of any program, or refuse it; name the file in "
                 "expected_files",
             )
@@ -1332,11 +1343,11 @@ class WorkerChecks(Case):
     def _gpuprof_run(
         self, directory: Path, words: list[str], file: IO[str], **settings: Any
     ) -> subprocess.CompletedProcess[str]:
-        given = {"backend": self.name, "worker_groups": "all", "print_trees": "none", **settings}
+        content = {"backend": self.name, "worker_groups": "all", "print_trees": "none", **settings}
         if self.name != "none":
-            given[self.name] = dict(self.options)
+            content[self.name] = dict(self.options)
         config = directory / "kit.yaml"
-        config.write_text(yaml.safe_dump(given))
+        config.write_text(yaml.safe_dump(content))
         command = [sys.executable, "-m", "gpuprof", "run", "--config", str(config), "--", *words]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         environment["KIT_FILE"] = str(file.fileno())
@@ -1370,32 +1381,34 @@ class WorkerChecks(Case):
         rank: int = 0,
         settings: Mapping[str, object] | None = None,
         environment: Mapping[str, str] | None = None,
-        change: Callable[[PlannedWorker], PlannedWorker] = lambda planned: planned,
+        change: Callable[[PlannedWorker], PlannedWorker] = lambda worker_plan: worker_plan,
     ) -> Ran:
         """Run a worker as a launcher does: plan it, and start it behind the shim."""
         planner, tool = self._planner(directory, settings)
-        planned = change(planner.worker("Kit", rank, tool=common_tool([tool]) if tool else None))
-        row = planner.row(planned, [sys.executable, *FLAGS], tool)
-        script, seen = self._prepare(elsewhere or directory, rank)
-        start = BEHIND_THE_SHIM if planned.wrapped else [sys.executable, *FLAGS]
+        worker_plan = change(
+            planner.worker("Kit", rank, tool=common_tool([tool]) if tool else None)
+        )
+        row = planner.row(worker_plan, [sys.executable, *FLAGS], tool)
+        script, report = self._prepare(elsewhere or directory, rank)
+        start = BEHIND_THE_SHIM if worker_plan.wrapped else [sys.executable, *FLAGS]
         began = time.monotonic()
-        done = self._start(
-            [*start, str(script), str(seen), works, *arguments],
+        process = self._start(
+            [*start, str(script), str(report), works, *arguments],
             {VARIABLE: encode(row), **(environment or {})},
             script.parent,
             launcher,
         )
         seconds = time.monotonic() - began
-        found = json.loads(seen.read_text()) if seen.exists() else None
-        around = Path(f"{seen}.around")
+        state = json.loads(report.read_text()) if report.exists() else None
+        around = Path(f"{report}.around")
         return Ran(
-            planned,
-            found,
-            done.stdout,
-            done.stderr,
-            done.returncode,
+            worker_plan,
+            state,
+            process.stdout,
+            process.stderr,
+            process.returncode,
             seconds,
-            found["began"] - began if found else 0.0,
+            state["began"] - began if state else 0.0,
             json.loads(around.read_text()) if around.exists() else {},
         )
 
@@ -1428,25 +1441,25 @@ class WorkerChecks(Case):
         launcher: Callable[[], object] | None = None,
     ) -> dict[str, Any]:
         """A worker's report of itself without gpuprof."""
-        script, seen = self._prepare(directory)
+        script, report = self._prepare(directory)
         self._start(
-            [sys.executable, *FLAGS, str(script), str(seen), works, *arguments],
+            [sys.executable, *FLAGS, str(script), str(report), works, *arguments],
             SENTINELS if launcher is not None else {},
             directory,
             launcher,
         )
-        expected: dict[str, Any] = json.loads(seen.read_text())
-        return expected
+        state: dict[str, Any] = json.loads(report.read_text())
+        return state
 
     def _prepare(self, directory: Path, rank: int = 0) -> tuple[Path, Path]:
         directory.mkdir(parents=True, exist_ok=True)
         script = directory / "worker.py"
-        seen = directory / (f"seen-{rank}.json" if rank else "seen.json")
+        report = directory / (f"seen-{rank}.json" if rank else "seen.json")
         if not script.exists():
             shutil.copy(_program.__file__, script)
-        for path in (seen, Path(f"{seen}.around")):
+        for path in (report, Path(f"{report}.around")):
             path.unlink(missing_ok=True)
-        return script, seen
+        return script, report
 
     def _start(
         self,
@@ -1460,14 +1473,14 @@ class WorkerChecks(Case):
         environment = {**own, **variables}
         # files, by which the worker can name its outputs
         mine = threading.get_ident()
-        said = directory / f"{mine}.stdout", directory / f"{mine}.stderr"
+        outputs = directory / f"{mine}.stdout", directory / f"{mine}.stderr"
         with (
             open(_program.__file__) as stdin,
-            said[0].open("w") as stdout,
-            said[1].open("w") as stderr,
+            outputs[0].open("w") as stdout,
+            outputs[1].open("w") as stderr,
         ):
             try:
-                done = subprocess.run(
+                process = subprocess.run(
                     command,
                     env=environment,
                     cwd=directory,
@@ -1479,22 +1492,22 @@ class WorkerChecks(Case):
                     check=False,
                 )
             except subprocess.TimeoutExpired:
-                output = "".join(path.read_text(errors="replace") for path in said)
+                output = "".join(path.read_text(errors="replace") for path in outputs)
                 fail(
                     f"{shlex.join(command[-4:])} has not ended within {DEADLINE:g} s: "
                     f"{output.strip()[-1000:]}",
                     "end with the worker; leave it its standard input, of which a tool that waits "
                     "for the worker must keep no writing end open",
                 )
-        texts = [path.read_text(errors="replace") for path in said]
-        for path in said:
+        texts = [path.read_text(errors="replace") for path in outputs]
+        for path in outputs:
             path.unlink()
-        return subprocess.CompletedProcess(command, done.returncode, *texts)
+        return subprocess.CompletedProcess(command, process.returncode, *texts)
 
 
-def _without_keeping(planned: PlannedWorker) -> PlannedWorker:
-    command = [word for word in planned.command if word != KEEP_EXIT_CODE]
-    return attrs.evolve(planned, command=type(planned.command)(command))
+def _without_keeping(worker_plan: PlannedWorker) -> PlannedWorker:
+    command = [word for word in worker_plan.command if word != KEEP_EXIT_CODE]
+    return attrs.evolve(worker_plan, command=type(worker_plan.command)(command))
 
 
 def _prepare_unusually() -> None:
@@ -1549,21 +1562,21 @@ def _wait_until(over: Callable[[], bool]) -> None:
 
 def _with_token(token: str) -> list[int]:
     """The processes that have a token in their environment."""
-    found = []
+    numbers = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
             if token.encode() in path.read_bytes() and _command_of(int(path.parent.name)):
-                found.append(int(path.parent.name))
-    return found
+                numbers.append(int(path.parent.name))
+    return numbers
 
 
 def _state(path: Path) -> dict[str, int]:
     """Numbers by name, of the signals those that are not the C library's own."""
-    found = {}
+    numbers = {}
     for line in path.read_text().splitlines():
         name, _, value = line.partition(":")
-        found[name] = int(value, 8) if name == "Umask" else int(value, 16) & 0x7FFFFFFF
-    return found
+        numbers[name] = int(value, 8) if name == "Umask" else int(value, 16) & 0x7FFFFFFF
+    return numbers
 
 
 def _together(calls: dict[str, Callable[[], Ran]]) -> dict[str, Ran]:
@@ -1575,13 +1588,13 @@ def _together(calls: dict[str, Callable[[], Ran]]) -> dict[str, Ran]:
 
 def _expect_unchanged_arguments(hooks: Hooks) -> None:
     """From now on fail where `collect_files` changes what it is given."""
-    given: list[Any] = []
+    files: list[Any] = []
 
     def before(name: str, _: object, arguments: Mapping[str, Any]) -> None:
-        given.append(copy.deepcopy(arguments.get("files")))
+        files.append(copy.deepcopy(arguments.get("files")))
 
     def after(outcome: object, name: str, _: object, arguments: Mapping[str, Any]) -> None:
-        if given.pop() != arguments.get("files"):
+        if files.pop() != arguments.get("files"):
             fail(f"{name} changes its argument files", "return the new files only")
 
     hooks.add_hookcall_monitoring(before, after)
@@ -1645,14 +1658,14 @@ def _wait_for(log: Path, line: str, worker: subprocess.Popen[bytes]) -> None:
 
 def _node_directory(planner: Planner) -> Path | None:
     run = Path(planner.output_dir, planner.run)
-    found = [path for path in run.iterdir() if path.is_dir()] if run.exists() else []
-    found = [path for path in found if not path.name.startswith(".")]
-    return found[0] if found else None
+    directories = [path for path in run.iterdir() if path.is_dir()] if run.exists() else []
+    directories = [path for path in directories if not path.name.startswith(".")]
+    return directories[0] if directories else None
 
 
 def _plant(node: Path, outside: Path) -> tuple[dict[Path, str], list[Path]]:
     """Put files beside a worker's that look like another worker's, and a link; with contents."""
-    made: dict[Path, str] = {}
+    contents: dict[Path, str] = {}
     links: list[Path] = []
     own = [
         path
@@ -1670,16 +1683,16 @@ def _plant(node: Path, outside: Path) -> tuple[dict[Path, str], list[Path]]:
             decoy = node / name
             if not os.path.lexists(decoy):
                 shutil.copy(path, decoy)
-                made[decoy] = _content(decoy)
+                contents[decoy] = _content(decoy)
         # of another step, window or process: a link may be moved, but not what it leads to
-        link = node / re.sub(r"[0-9]+(?=[^0-9]*$)", lambda found: f"{int(found[0]) + 7}", path.name)
+        link = node / re.sub(r"[0-9]+(?=[^0-9]*$)", lambda match: f"{int(match[0]) + 7}", path.name)
         if not os.path.lexists(link):
             link.symlink_to(outside)
             links.append(link)
     for name in ("notes.txt", "Kit-0.txt", "Kit-1.model.bin"):
         (node / name).write_text("the user's")
-        made[node / name] = _content(node / name)
-    return made, links
+        contents[node / name] = _content(node / name)
+    return contents, links
 
 
 def _content(path: Path) -> str:
@@ -1711,10 +1724,10 @@ def _filled(path: str, record: NodeRecord) -> str:
     return path
 
 
-def _expect_times(found: list[RangeTimes], step: int, file: str) -> None:
+def _expect_times(times: list[RangeTimes], step: int, file: str) -> None:
     sleeps = [
         nanoseconds
-        for ranges in found
+        for ranges in times
         if ranges.name == f"kit/sleep-{step}"
         for nanoseconds in ranges.durations
     ]
@@ -1724,21 +1737,21 @@ def _expect_times(found: list[RangeTimes], step: int, file: str) -> None:
             f"{file}: a range of {_program.SLEEP * 1e3:g} ms takes {sleeps[0]} ns",
             "return durations in nanoseconds",
         )
-    wrong = [ranges for ranges in found if any(each < 0 for each in ranges.durations)]
+    wrong = [ranges for ranges in times if any(duration < 0 for duration in ranges.durations)]
     if wrong:
         fail(
             f"{file}: {wrong[0].name} has the duration {min(wrong[0].durations)}",
             "return end - start",
         )
-    strange = [ranges.name for ranges in found if not ranges.name.startswith("kit")]
+    strange = [ranges.name for ranges in times if not ranges.name.startswith("kit")]
     if strange:
         fail(
             f"{file} has the range {strange[0]}, which the worker has not opened",
             "return the job's ranges only: the tool's own are none",
         )
-    _expect_nesting(found, step, file)
+    _expect_nesting(times, step, file)
     outer = f"kit/outer-{step}"
-    for ranges in found:
+    for ranges in times:
         twice = ranges.name == f"kit/late-{step}"  # one inside the other
         if ranges.name in ranges.parents and not twice:
             fail(f"{file}: {ranges.name} is its own parent", "leave a range out of its parents")
@@ -1752,40 +1765,40 @@ def _expect_times(found: list[RangeTimes], step: int, file: str) -> None:
                 f"{file}: {ranges.name}, of a thread of its own, has the parents {ranges.parents}",
                 "nest the ranges of each thread by themselves",
             )
-    inside = sorted(_durations(found, f"kit/inner-{step}"))[:3] + sleeps
-    around = _durations(found, outer)
+    inside = sorted(_durations(times, f"kit/inner-{step}"))[:3] + sleeps
+    around = _durations(times, outer)
     if inside and around and sum(inside) > sum(around):
         fail(
             f"{file}: the ranges inside {outer} take {sum(inside)} ns together, and it {around[0]}",
             "take the time when a range is entered, and when it is left",
         )
-    labels = [(ranges.name, ranges.parents) for ranges in found]
+    labels = [(ranges.name, ranges.parents) for ranges in times]
     if len(set(labels)) != len(labels):
         fail(f"{file}: a name occurs twice at one place", "return one RangeTimes for each place")
 
 
-def _durations(found: list[RangeTimes], name: str) -> list[int]:
-    return [each for ranges in found if ranges.name == name for each in ranges.durations]
+def _durations(times: list[RangeTimes], name: str) -> list[int]:
+    return [duration for ranges in times if ranges.name == name for duration in ranges.durations]
 
 
-def _expect_nesting(found: list[RangeTimes], step: int, file: str) -> None:
+def _expect_nesting(times: list[RangeTimes], step: int, file: str) -> None:
     """Fail if parents are given, and are not those of the kit's worker."""
-    if not any(ranges.parents for ranges in found):
+    if not any(ranges.parents for ranges in times):
         return
     outer, sleep = f"kit/outer-{step}", f"kit/sleep-{step}"
-    expected = {
+    right_counts = {
         (f"kit/inner-{step}", (outer,)): 3,
         (f"kit/inner-{step}", ()): 1,
         (f"kit/deep-{step}", (outer, sleep)): 1,
     }
-    places = {(ranges.name, ranges.parents): len(ranges.durations) for ranges in found}
-    names = {name for name, _ in expected}
-    nested = {place: count for place, count in places.items() if place[0] in names}
-    if nested != expected:
-        wrong = min({*nested.items()} ^ {*expected.items()}, key=repr)[0]
+    places = {(ranges.name, ranges.parents): len(ranges.durations) for ranges in times}
+    names = {name for name, _ in right_counts}
+    counts = {place: count for place, count in places.items() if place[0] in names}
+    if counts != right_counts:
+        wrong = min({*counts.items()} ^ {*right_counts.items()}, key=repr)[0]
         fail(
             f"{file}: {wrong[0]} is inside {', '.join(wrong[1]) or 'no range'} "
-            f"{nested.get(wrong, 0)} times; expected {expected.get(wrong, 0)}",
+            f"{counts.get(wrong, 0)} times; expected {right_counts.get(wrong, 0)}",
             "return the names of the ranges around it, the outermost first, and end a range "
             "with an exception, too; return no parents where they are not known",
         )
