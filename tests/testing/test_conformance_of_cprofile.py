@@ -38,7 +38,7 @@ class Installed(BackendConformance):
             "Metadata-Version: 2.1\nName: cprofile-backend\nVersion: 1.0\n"
         )
         (metadata / "entry_points.txt").write_text(ENTRIES)
-        paths = [str(site), str(Path(__file__).parents[2])]
+        paths = [str(site), str(Path(__file__).parents[1])]
         with pytest.MonkeyPatch.context() as patch:
             patch.syspath_prepend(str(site))
             inherited = os.environ.get("PYTHONPATH", "")
