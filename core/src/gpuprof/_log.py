@@ -1,7 +1,7 @@
-"""The logger `gpuprof`; writes to stderr unless the program has set up logging.
+"""The logger `gpuprof`, which writes to stderr unless the program has set up logging.
 
-Its records are safe for a terminal, whoever formats them: names and texts in them may come from
-other nodes and from tools.
+Its records are escaped for a terminal, whichever handler formats them, because names and texts in
+them may come from other nodes and from tools.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FORMAT = "[%(asctime)s][%(process)d] %(message)s"
 
 
 def log() -> logging.Logger:
-    """The logger, given a handler on first use if there is none."""
+    """The logger. Adds a handler on first use if there is none."""
     logger = logging.getLogger("gpuprof")
     if not logger.hasHandlers():
         handler = logging.StreamHandler(sys.stderr)
@@ -29,7 +29,7 @@ def log() -> logging.Logger:
 
 
 def _escape(record: logging.LogRecord) -> bool:
-    with suppress(Exception):  # what cannot be formatted, logging reports by itself
+    with suppress(Exception):  # logging itself reports a record that cannot be formatted
         message = record.getMessage()
         safe = printable(message)
         if safe != message:

@@ -12,14 +12,14 @@ _GAP = "  "
 _SHORTEST = 12
 """The fewest columns of a shortened cell."""
 UNLIMITED = 0
-"""A width: as wide as the longest row."""
+"""The width of a table without a limit: as wide as its longest row."""
 
 Text = tuple[str, str]
 """A word and its explanation, such as ``("missing", "the worker never started")``."""
 
 
 def console_width() -> int:
-    """The terminal's columns, or COLUMNS; 80 if stdout is no terminal."""
+    """The terminal's width in characters, or COLUMNS if set; 80 if stdout is no terminal."""
     return shutil.get_terminal_size((80, 24)).columns
 
 
@@ -35,14 +35,15 @@ def table(
 ) -> str:
     """Lay out rows in columns.
 
-    A `Text` at the end of a row stands on lines of its own below the row if it is too long.
+    A `Text` in the last column moves to lines below the row if it is too long for the row.
 
     Args:
         right: the columns to align at the right.
-        optional: columns to leave out if the table is too wide, the first one first.
-        shorten: columns whose cells may be cut, and where: at their ``start`` or their ``end``.
-        width: at most as many columns; `UNLIMITED`, or by default the terminal's.
-        hint: how to see what was left out or cut; below the table if anything was.
+        optional: columns to leave out, in this order, while the table is too wide.
+        shorten: where to cut the cells of a column that may be cut: at the ``start`` or the
+            ``end``.
+        width: the maximum width in characters, or `UNLIMITED`; ``None`` means the terminal's width.
+        hint: how to see the missing text; printed below a table with columns or text left out.
 
     >>> print(table(["worker", "state"], [("A-0", ("complete", "")), ("A-1", ("missing", "why"))]))
     worker  state
@@ -53,7 +54,7 @@ def table(
     limit = console_width() if width is None else width
     columns = list(range(len(headers)))
     cells = [
-        # escaped here already, as an escaped character is wider
+        # escape before measuring, because an escaped character is wider
         [
             printable(cell[0] if isinstance(cell, tuple) else " ".join(cell.splitlines()))
             for cell in row
@@ -113,10 +114,10 @@ def table(
 
 
 def labelled(label: str, text: str, width: int | None = None) -> str:
-    """A text behind its label; further lines begin below the text.
+    """Wrap text after its label, with further lines indented to the start of the text.
 
-    Words are never broken: a path that is wider than the screen can still be copied. Nor is a
-    number parted from its percent sign.
+    Never breaks a word, so a path wider than the screen can still be copied. Keeps a number and its
+    percent sign on one line.
 
     >>> print(labelled("  file  ", "a.nsys-rep and two more", width=20))
       file  a.nsys-rep
@@ -133,7 +134,7 @@ def labelled(label: str, text: str, width: int | None = None) -> str:
 
 
 def legend(lines: Sequence[str]) -> str:
-    """Explanations below a table, wrapped as it is."""
+    """Wrap the explanations below a table to the terminal's width."""
     width = console_width()
     return "\n".join(
         part for line in lines for part in textwrap.wrap(line, width, subsequent_indent=_GAP)
@@ -150,7 +151,7 @@ def _line(
 
 
 def _wrapped(text: str, limit: int) -> list[str]:
-    """The lines below a row. A long path is not broken, so that it can be copied."""
+    """The indented lines below a row. A long path is not broken, so it can be copied."""
     return textwrap.wrap(
         " ".join(text.split()),
         limit,

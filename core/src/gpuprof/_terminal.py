@@ -1,7 +1,7 @@
-"""Escapes text for the terminal: a run's names may come from anybody, and must not control it.
+"""Escapes text for the terminal: names in a run may come from anybody.
 
-Control characters set the title, fill the clipboard, and hide lines; bidirectional ones reorder
-what is read; invisible ones make two names look the same.
+Control characters could set the title, fill the clipboard, or hide lines. Bidirectional characters
+reorder the text on the screen. Invisible characters make two names look the same.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
-# What Unicode lets fonts draw as nothing although it is a letter or a mark, which Python calls
-# printable: joiners, fillers of Hangul, and selectors of variants.
+# Letters and marks that fonts may draw as nothing, although Python calls them printable: joiners,
+# Hangul fillers, and variation selectors.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef]"
@@ -21,7 +21,7 @@ _INVISIBLE = re.compile(
 
 
 def printable(text: str) -> str:
-    r"""Escape all characters that a terminal would obey, reorder or not show.
+    r"""Escape all characters that a terminal would obey, reorder or hide.
 
     Line breaks and tabs stay, as do letters of all languages.
 
@@ -39,7 +39,7 @@ def printable(text: str) -> str:
 
 
 class _Escaping:
-    """A stream that writes only what is printable."""
+    """A stream that escapes what is not printable."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -53,19 +53,19 @@ class _Escaping:
 
 
 def unescaped(stream: TextIO) -> TextIO:
-    """A stream for text of our own that moves the cursor, such as a progress bar."""
+    """The stream without escaping, for gpuprof's own cursor movements, as in a progress bar."""
     return stream._stream if isinstance(stream, _Escaping) else stream
 
 
 @contextlib.contextmanager
 def escaped_output() -> Iterator[None]:
-    """Escape whatever this process prints to stdout and stderr, whoever prints it."""
+    """Escape everything that any code of this process prints to stdout and stderr."""
     before = sys.stdout, sys.stderr
     ours = cast("tuple[TextIO, TextIO]", tuple(map(_Escaping, before)))
     sys.stdout, sys.stderr = ours
     try:
         yield
     finally:
-        # after a broken pipe click has put streams there that must stay to the end
+        # After a broken pipe, click has installed streams that must stay until the process ends.
         if (sys.stdout, sys.stderr) == ours:
             sys.stdout, sys.stderr = before

@@ -22,7 +22,7 @@ _TOOL_TYPES = {
     "text": takes(str),
     "list": takes(list),
 }
-"""How docs and errors word the type that a backend declares for a key of its tool."""
+"""The wording, in docs and errors, of each type that a backend declares for its tool's keys."""
 
 
 @attrs.frozen
@@ -30,14 +30,14 @@ class Key:
     """One configuration key.
 
     Args:
-        path: dotted, from the top of the configuration; a space separates the names of a key with
-            several.
+        path: dotted, from the top of the configuration; spaces separate the names of a key that
+            has several names.
         takes: its valid values, worded as in errors.
         default: as YAML; ``None`` if the key is required or the tool has its own default.
         help: what it does; may be empty for a backend's key.
         variable: the environment variable that sets it, or empty.
-        where: the programs that have it; empty for all.
-        since: the first release of the tool that has it; empty for all.
+        where: the parts of the tool that have the key; empty if all have it.
+        since: the first release of the tool that has the key; empty if all releases have it.
     """
 
     path: str
@@ -50,7 +50,7 @@ class Key:
 
 
 def own_keys() -> list[Key]:
-    """The keys of every configuration, whatever its backend."""
+    """The keys that do not depend on the backend."""
     by_path = {key.path: key for model in (Config, Selection) for key in keys_of(model)}
     own = [attrs.evolve(by_path[name], variable=sources.variable(name)) for name in KEYS]
     after = next(number for number, key in enumerate(own, 1) if key.path == "groups")
@@ -67,9 +67,9 @@ def backend_keys(backend: str) -> list[Key]:
 
 
 def find(path: str) -> list[Key]:
-    """The key at a path; for the name of a backend, the keys of its section.
+    """The key at a path. The name of a backend gives the keys of its section.
 
-    A path inside a free-form mapping finds the mapping.
+    A path inside a free-form mapping gives the key of that mapping.
 
     Raises:
         ConfigError: there is no such key.
@@ -102,7 +102,7 @@ def find(path: str) -> list[Key]:
 
 
 def keys_of(model: type[Any], prefix: str = "") -> Iterator[Key]:
-    """The keys that an attrs class declares, each followed by those inside it."""
+    """The keys that an attrs class declares, each followed by the keys nested in it."""
     hints = get_type_hints(model)
     for field in attrs.fields(model):
         kind, path = hints[field.name], f"{prefix}{field.name}"

@@ -1,4 +1,4 @@
-"""A configuration as the YAML that gives the same configuration back."""
+"""Writes a configuration as YAML; reading that YAML gives the same configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuprof._config.structure import default_of
 
 
 def to_mapping(config: Config) -> dict[str, Any]:
-    """The keys that differ from their defaults, in the order of declaration, and the backend."""
+    """The backend and all keys that differ from their defaults, in the order of declaration."""
     values: dict[str, Any] = {}
     for part in (config, config.defaults):
         for field in attrs.fields(type(part)):
@@ -30,7 +30,7 @@ def to_mapping(config: Config) -> dict[str, Any]:
 
 
 def shown(config: Config) -> dict[str, Any]:
-    """The same, with secrets masked."""
+    """`to_mapping`, with secrets masked."""
     values: dict[str, Any] = without_secrets(to_mapping(config), config.backend, config.show_env)
     return values
 
@@ -38,7 +38,8 @@ def shown(config: Config) -> dict[str, Any]:
 def dump(config: Config, with_secrets: bool = True) -> str:
     """The configuration as YAML."""
     mapping = to_mapping(config) if with_secrets else shown(config)
-    # In ASCII: PyYAML writes some other line breaks as they are, and reads them back as spaces.
+    # In ASCII, because PyYAML writes some Unicode line breaks as they are but reads them as
+    # spaces.
     return yaml.dump(mapping, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=80)
 
 
@@ -59,15 +60,15 @@ def as_yaml(value: Any) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes a repeated value again, without anchors such as ``&id001``."""
+    """Writes a repeated value in full each time, instead of an anchor such as ``&id001``."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
 
 def as_written(value: Any) -> Any:
-    """A key's value in types that YAML and JSON have."""
+    """A key's value as YAML and JSON write it: lists, mappings, strings, numbers."""
     if value in (ALL_RANKS, ("all",)):
         return "all"
     if isinstance(value, Integers):

@@ -1,4 +1,4 @@
-"""JSON Schema of a configuration, with which editors complete and check YAML."""
+"""JSON Schema of a configuration. Editors use it to complete and check YAML."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def of_configuration(models: dict[str, type[Any]]) -> Schema:
     """The schema of a whole configuration.
 
     Args:
-        models: the options of each backend and plugin, by its name.
+        models: the attrs class of the options of each backend and plugin, by name.
     """
     sections = {name: _nullable(_of_class(model)) for name, model in models.items()}
     for name in loading.known_sections():
@@ -64,7 +64,7 @@ def of_options(name: str, model: type[Any]) -> Schema:
 
 
 def installed_models() -> dict[str, type[Any]]:
-    """The options of all installed backends and plugins that work, by name."""
+    """The attrs classes of the options of all working installed backends and plugins, by name."""
     models: dict[str, type[Any]] = {}
     for name in loading.known_sections():
         try:
@@ -88,7 +88,7 @@ def _of_class(model: type[Any]) -> Schema:
 
 
 def _properties(model: type[Any], names: Iterable[str]) -> Schema:
-    """The fields of a class, and their former names as deprecated."""
+    """The schemas of a class's fields, and of their former names, which are marked deprecated."""
     hints = get_type_hints(model)
     fields = attrs.fields_dict(model)
     properties: Schema = {}

@@ -61,12 +61,13 @@ def load(
 
     Args:
         source: a YAML file or a mapping, with the configuration at the top or at one of `SECTIONS`.
-            ``None``: the file that ``GPUPROF_CONFIG`` names; without one nothing is profiled.
+            ``None`` means the file that ``GPUPROF_CONFIG`` names; if that is not set either,
+            nothing is profiled.
         path: the full path of the mapping inside a larger configuration, for messages.
-        system: the system that the settings are written for, ``None``: the one
-            that ``GPUPROF_SYSTEM`` names, or gpuprof.
+        system: the system that the settings are written for. ``None`` means the system that
+            ``GPUPROF_SYSTEM`` names, or else gpuprof.
         overrides: ``key.key=value``, with gpuprof's keys or those of `system`.
-        environ: the environment; ``None``: the process's own.
+        environ: the environment; ``None`` means the environment of this process.
         defaults: the caller's values for keys that nothing else sets.
 
     Raises:
@@ -123,7 +124,7 @@ def load(
 
 
 def _own(source: Any, path: str, file: object, hint: str, notes: tuple[str, ...]) -> Translation:
-    """gpuprof's section of the settings; refuses settings that have only another system's."""
+    """gpuprof's section of the settings. Refuses settings with only another system's section."""
     try:
         values, path = (source, path) if path else sources.section(source)
         if not hint:
@@ -136,11 +137,11 @@ def _own(source: Any, path: str, file: object, hint: str, notes: tuple[str, ...]
 
 
 def _hint(source: object, file: object, readers: Readers) -> str:
-    """Which other system the settings seem to be written for; empty if none."""
+    """A hint that the settings seem to be written for another system; empty if they do not."""
     try:
         path = sources.section(source)[1]
     except ConfigError:
-        path = ""  # said by whoever reads it
+        path = ""  # whoever reads the section reports the error
     likely = recognised(source, path, readers)
     if likely is None:
         return ""
@@ -231,7 +232,7 @@ def _parse(data: dict[str, Any], source: Source, earlier_problems: Sequence[str]
     if not shapes:
         problems += _problems_below(Config(str(backend), plugins=plugins, **layers), with_options)
     if problems:
-        # first the backend: with another one, other keys are valid
+        # the backend first, because it decides which keys are valid
         missing = (
             _missing_backend(backend, source)
             if data.get("enabled", True) and not earlier_problems
@@ -248,7 +249,7 @@ def _parse(data: dict[str, Any], source: Source, earlier_problems: Sequence[str]
 
 
 def _missing_backend(backend: object, source: Source) -> list[str]:
-    """Why a backend cannot be loaded, if it cannot."""
+    """The reason why a backend cannot be loaded; empty if it can."""
     if not isinstance(backend, str) or backend == "none":
         return []
     try:
@@ -277,9 +278,10 @@ def _problems_below(config: Config, with_options: bool) -> list[str]:
 
 
 def _each_options(config: Config, ask: Callable[..., Result]) -> Iterator[Callable[[], Result]]:
-    """Yield calls of `ask` for the options of the backend and each plugin, in general and by group.
+    """Yield calls of `ask` for the options of the backend and of each plugin.
 
-    What cannot be loaded is reported later, with the install command, when it is needed.
+    Each is called once for no group and once for each group. Skips backends and plugins that cannot
+    be loaded: they are reported when they are needed, with the install command.
     """
     models: dict[str, type[Any] | None] = {}
     with suppress(PluginError):
@@ -322,7 +324,7 @@ def _section_problems(groups: object, sections: set[Any]) -> list[str]:
 
 
 def _no_effect(where: str, override: dict[str, Any]) -> list[str]:
-    """Keys without effect: those beside ``name`` or ``record: false``."""
+    """Problems of keys that have no effect because ``name`` or ``record: false`` is set, too."""
     name, others = override.get("name"), [key for key in override if key not in RECORDING_KEYS]
     if override.get("record") is False:
         return [f"{where}.{key}: no effect with record: false; remove one" for key in others]

@@ -1,4 +1,4 @@
-"""The programs that a run's settings name, replaced by this user's own."""
+"""Replaces the programs that a run's settings name by those in this user's configuration."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gpuprof.errors import ConfigError, PluginError
 
 
 def with_own_programs(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings from a run's directory, made safe to use.
+    """Make the settings from a run directory safe to use.
 
-    Anybody may have written them, so no program that they name is run: programs come from the
-    user's own configuration, which ``GPUPROF_CONFIG`` and other variables set, or from PATH.
+    Anybody may have written these settings, so gpuprof never runs a program that they name. It
+    takes programs from the user's own configuration, which ``GPUPROF_CONFIG`` and other variables
+    set, or else from PATH.
 
     Args:
         settings: a configuration in gpuprof's own keys.
-
     """
     result = copy.deepcopy(dict(settings))
     if isinstance(result.get("backend"), str):
@@ -35,7 +35,7 @@ def with_own_programs(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _replace(values: dict[str, Any], name: str, group: str) -> None:
-    """Replace the programs in the sections of one backend or plugin."""
+    """Replace the programs named in the sections of one backend or plugin, in place."""
     programs = _programs(name, group)
     groups = values.get("groups")
     for layer in (values, *(groups.values() if isinstance(groups, dict) else ())):
@@ -50,9 +50,10 @@ def _replace(values: dict[str, Any], name: str, group: str) -> None:
 
 
 def _own_section(name: str) -> dict[str, Any]:
-    """A backend's or plugin's section of the user's own configuration.
+    """The section of a backend or plugin in the user's own configuration.
 
-    Empty if that has neither, or is not valid: it is needed for new runs, not for this one.
+    Empty if the configuration has no such section or is not valid: reading an old run must not
+    fail because of it.
     """
     try:
         own = load()
@@ -66,6 +67,6 @@ def _programs(name: str, group: str) -> list[str]:
     try:
         model = loading.options_of(loading.load(name, "backend", group))
     except PluginError:
-        return []  # said where it is needed
+        return []  # reported where the plugin is needed
     fields = attrs.fields(model) if model is not None else ()
     return [field.name for field in fields if field.metadata.get("program")]

@@ -31,19 +31,19 @@ OnError = Literal["disable", "raise"]
 PrintTrees = Literal["ends", "all", "none"]
 Collect = Literal["driver", "none"]
 _SCOPES_PER_STEP = 32
-"""Discrete windows that a step may have unless `max_windows` is set: a guard against a scope in a
-loop, each window of which takes about a second."""
+"""Maximum discrete windows in a step unless `max_windows` is set. It guards against a scope in a
+loop, because each window takes about a second."""
 _NAME = r"[^\W\d]\w*"
 _STEP_AT = re.compile(rf"{_NAME}(\.{_NAME})*:{_NAME}(\.{_NAME})*|{_NAME}\.{_NAME}")
 
 
 MOST_SAMPLES = 1_000
 LEAST_SILENCE = 60
-"""Seconds without progress that may always be work."""
+"""Lower limit of the key `watchdog`, in seconds: work alone may take this long."""
 USUAL_SAMPLES = 20.0
-"""Of stacks, a second. docs/performance.md has what more and fewer cost."""
+"""Default stack samples per second. docs/performance.md has the cost of other rates."""
 MOST_WAITS = 200
-"""Entries of the key `waits`: `gpuprof explain` holds each name of a scope against them."""
+"""Maximum entries of the key `waits`: `gpuprof explain` compares each scope's name with each."""
 
 
 @attrs.frozen
@@ -91,9 +91,10 @@ class Selection:
 
     @property
     def most_windows(self) -> int:
-        """The limit of discrete windows in a worker.
+        """Maximum discrete windows in a worker.
 
-        Without steps the whole life counts as one; with armed workers all orders together do.
+        Without `steps`, the worker's whole life counts as one step. For an armed worker, all
+        capture orders together count as one step.
         """
         steps = max(1, self.steps.count) if self.steps is not None else 1
         return self.max_windows or steps * max(_SCOPES_PER_STEP, len(self.discrete_labels))
@@ -116,7 +117,7 @@ class Selection:
 
 @attrs.frozen
 class Recording:
-    """The keys of a group in `groups` for `gpuprof run` on Ray: it finds the groups itself."""
+    """The keys in `groups` with which the user renames or leaves out groups found on Ray."""
 
     name: str | None = option(
         "Under gpuprof run on Ray: another name for the group of these actors or tasks; groups of "
@@ -135,7 +136,7 @@ class Recording:
 
 
 def too_many_waits(patterns: Mapping[str, object]) -> str:
-    """What is wrong with the key `waits` if it has more than `MOST_WAITS` entries."""
+    """The error for a key `waits` with more than `MOST_WAITS` entries."""
     return f"{len(patterns):,} entries are not valid; expected at most {MOST_WAITS}"
 
 
@@ -143,8 +144,8 @@ def too_many_waits(patterns: Mapping[str, object]) -> str:
 class Config:
     """A whole configuration.
 
-    `groups`, the backend's `section` and the plugins' `sections` stay as they were given: they are
-    merged per group.
+    `groups`, the backend's `section` and the plugins' `sections` keep the given mappings, which are
+    merged for each group when asked for.
     """
 
     backend: str = option("Profiler to use, or none for trees and ledgers only.")
@@ -303,7 +304,7 @@ class Config:
         return problems
 
     def recording(self) -> Config:
-        """The configuration with defaults for a job that marks nothing itself: all instruments."""
+        """The configuration for a job that marks nothing itself; all instruments by default."""
         if self.instruments is not None or not self.ledger.enabled:
             return self
         return attrs.evolve(self, instruments=Instruments(INSTRUMENTS))
@@ -317,7 +318,7 @@ class Config:
 
     @property
     def working_dir(self) -> str:
-        """Where profilers write on each node; absolute."""
+        """The directory where profilers write on each node, as an absolute path."""
         return os.path.abspath(self.staging_dir or self.output_dir)
 
     @property
@@ -340,12 +341,12 @@ class Config:
         return self.source.where(key)
 
     def where_of(self, key: str, group: str) -> str:
-        """The full path of a selection's key for a group."""
+        """The full path of a selection key: in the last override for the group, or at the top."""
         patterns = [pattern for pattern, override in self._overrides(group) if key in override]
         return self.where(f"groups.{patterns[-1]}.{key}" if patterns else key)
 
     def recorded_as(self, group: str) -> str | None:
-        """The group in which `gpuprof run` records actors of a class; ``None``: in none.
+        """The group in which `gpuprof run` records the actors of a class; ``None`` leaves them out.
 
         Args:
             group: the class's name.
@@ -358,7 +359,7 @@ class Config:
         return (recording.name or group) if recording.record else None
 
     def selection(self, group: str) -> Selection:
-        """The selection of one group: the top level, then matching overrides in file order."""
+        """The selection of one group: the top level, then matching groups in file order."""
         selection = self.defaults
         for pattern, override in self._overrides(group):
             values = {key: value for key, value in override.items() if key in SELECTION_KEYS}
@@ -369,15 +370,16 @@ class Config:
     def options(self, group: str, model: type[Any], plugin: str = "") -> Any:
         """The options of the backend, or of a plugin, for one group.
 
-        Merges the section and the group's overrides, for the backend above the keys beside
-        `backend`.
+        The group's overrides win over the section. For the backend, the section wins over the keys
+        at the level of `backend` (`FLAT_KEYS`).
         """
         names = [field.name for field in attrs.fields(model)]
         layers = [
             (path, _renamed(layer, model, self.where(path)))
             for path, layer in self._layers(group, plugin)
         ]
-        # Keys that this backend lacks belong to another: in RLinf one changes only `backend`.
+        # Keys that this backend lacks are meant for another backend: RLinf users switch backends by
+        # changing only `backend`.
         layers[0] = ("", {key: value for key, value in layers[0][1].items() if key in names})
         values: dict[str, Any] = {}
         for _, layer in layers:
@@ -390,7 +392,7 @@ class Config:
             ) from None
 
     def deprecated(self, group: str, model: type[Any], plugin: str = "") -> list[str]:
-        """A line for each key of the options that is set by a former name."""
+        """A warning for each option that is set by a former name of its key."""
         return [
             f"{self.where(join(path, former))}: deprecated; rename it to {name}"
             for path, layer in self._layers(group, plugin)
@@ -406,7 +408,7 @@ class Config:
         """The mappings that set a group's options, weakest first, each with its path.
 
         Args:
-            plugin: whose options; empty for the backend's.
+            plugin: the plugin whose options are meant; empty for the backend.
         """
         name = plugin or self.backend
         return [
@@ -431,7 +433,7 @@ RECORDING_KEYS = tuple(field.name for field in attrs.fields(Recording))
 OWN_KEYS = tuple(field.name for field in attrs.fields(Config) if "help" in field.metadata)
 KEYS = (*OWN_KEYS, *SELECTION_KEYS)
 FLAT_KEYS = ("options", "flags", "args", "env")
-"""Keys of a backend that are also valid beside `backend`."""
+"""Keys of a backend's section that are also valid at the level of the key `backend`."""
 SWITCHES = tuple(
     field.name
     for model in (Selection, Config)
@@ -461,7 +463,7 @@ def structure_layer(values: dict[str, Any], model: type[Any], path: str, source:
 
 
 def _origin(problem: str, layers: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    """The path of the last layer that has the key of a problem."""
+    """The path of the last layer that sets the key at the start of a problem."""
     keys: list[str] = re.split(r"[.:\[]", problem, maxsplit=2)
     having = [(path, layer[keys[0]]) for path, layer in layers if keys[0] in layer]
     exact = [
@@ -482,7 +484,7 @@ def _former_names(model: type[Any]) -> dict[str, str]:
 
 
 def _renamed(layer: dict[str, Any], model: type[Any], path: str) -> dict[str, Any]:
-    """The layer with former names of its keys replaced."""
+    """The layer with the former names of keys replaced by today's names."""
     names = _former_names(model)
     both = [former for former in names if former in layer and names[former] in layer]
     if both:

@@ -1,7 +1,7 @@
-"""Masks what may be secret in plans, manifests, and the rows sent to workers.
+"""Masks values that may be secret in plans, manifests, and the rows sent to workers.
 
-Nobody can tell from a variable's name whether its value is a secret, so every value that the user
-has set is masked, unless the backend knows the variable or the key `show_env` is set.
+A harmless name may hold a secret. So every value that the user has set is masked, unless the
+backend knows the variable or the key `show_env` is set.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def masked(
     """`environment` with the values of secrets hidden.
 
     Args:
-        secret: names of variables that the user has set.
+        secret: names of further variables to hide.
 
     >>> masked({"WANDB_API_KEY": "abc", "MODE": "trace", "PROXY": "u:p@h"}, {"PROXY"})
     {'WANDB_API_KEY': '***', 'MODE': 'trace', 'PROXY': '***'}
@@ -40,15 +40,15 @@ def masked(
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name holds a secret for sure."""
+    """Whether the name alone says that the variable holds a secret, as ``API_KEY`` does."""
     return bool(_SECRET.search(name))
 
 
 def secret_variables(options: Any) -> frozenset[str]:
-    """The variables that the user has set and the backend does not know.
+    """Names of the variables set by the user that the backend does not know, or that are secret.
 
     Args:
-        options: the backend's.
+        options: the options of the backend; their `env` has the variables.
     """
     variables = getattr(options, _ENVIRONMENT, None)
     prefixes = _known_variables(type(options))
@@ -61,8 +61,8 @@ def without_secrets(settings: Any, backend: str, show_env: bool = False) -> Any:
     """Settings or options with every secret masked.
 
     Args:
-        backend: the backend's name. Of a plugin's variables all are masked.
-        show_env: the key `show_env`.
+        backend: the backend's name. With a plugin's name, all variables are masked.
+        show_env: the value of the key `show_env`.
     """
     if show_env:
         return _masked(settings, ("",), ())

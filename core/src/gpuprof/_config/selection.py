@@ -16,7 +16,7 @@ from gpuprof.errors import ConfigError
 
 MAX_WINDOWS = 10_000
 _LONGEST = 160
-"""The longest name of a group, in bytes: rank, start and extensions follow, up to 255."""
+"""Maximum bytes of a group's name. File names add rank, start and extensions, up to 255 bytes."""
 _BACKWARDS = "its start is not below its stop"
 _ENTRY_SCHEMA: list[dict[str, Any]] = [
     {"type": "integer", "minimum": 0},
@@ -30,7 +30,7 @@ class Integers:
     """Integers of at least 0, as ascending ranges that do not overlap.
 
     Args:
-        ranges: pairs of start and stop (exclusive), sorted, merged.
+        ranges: pairs of start and exclusive stop, sorted and merged.
     """
 
     TAKES: ClassVar[tuple[str, ...]] = (*_ENTRY, "a list of these")
@@ -45,7 +45,7 @@ class Integers:
 
     @property
     def count(self) -> int:
-        """Their number; `len` is limited to 2**63."""
+        """The number of integers; `len` would fail from 2**63 on."""
         return sum(stop - start for start, stop in self.ranges)
 
     def __iter__(self) -> Iterator[int]:
@@ -58,10 +58,10 @@ class Integers:
 
     @classmethod
     def parse(cls, entries: object) -> Integers:
-        """Read a list of integers and slices, or one of them alone.
+        """Read a list of integers and slices, or a single integer or slice.
 
         Raises:
-            ConfigError: for every entry that is neither, with its position as the path.
+            ConfigError: lists every entry that is neither, with its position as the path.
 
         >>> list(Integers.parse([7, "2:4", 3]))
         [2, 3, 7]
@@ -85,7 +85,7 @@ class Integers:
 
     @classmethod
     def merged(cls, pairs: Iterable[tuple[int, int]]) -> Integers:
-        """The integers of ranges in any order, which may overlap."""
+        """The integers in ranges that may overlap and come in any order."""
         ranges: list[tuple[int, int]] = []
         for start, stop in sorted(pairs):
             if ranges and start <= ranges[-1][1]:
@@ -108,7 +108,7 @@ def _pair(entry: Any) -> tuple[int, int]:
 
 
 def windows(steps: Integers | None, continuous: bool) -> Windows:
-    """The capture windows: one for each step; without `steps` one for the whole life.
+    """The capture windows: one for each step, or one for the worker's whole life without `steps`.
 
     `continuous` joins adjacent steps.
 
@@ -137,7 +137,7 @@ def matches(name: str, patterns: tuple[str, ...] | None) -> bool:
 
 
 def group_problem(name: object) -> str:
-    """Why a name cannot be a worker group's; empty if it can. Names of files contain it."""
+    """Why a worker group cannot have this name, which file names contain; empty if it can."""
     if not isinstance(name, str) or not re.fullmatch(r"[^/\0.{}][^/\0{}]*", name):
         return str(Invalid(name, "a name without / { } that does not start with a dot"))
     if len(name.encode(errors="replace")) > _LONGEST or not name.isprintable():
@@ -147,7 +147,7 @@ def group_problem(name: object) -> str:
 
 
 class Patterns:
-    """Names and shell wildcards, compiled for many look-ups."""
+    """Names and shell wildcards, compiled to match many names quickly."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._names: dict[str, list[int]] = {}
@@ -160,7 +160,7 @@ class Patterns:
                 self._names.setdefault(lower, []).append(position)
 
     def matching(self, name: str) -> list[int]:
-        """The positions of the patterns that match, ascending."""
+        """The positions of the patterns that match the name, ascending."""
         lower = name.lower()
         positions = [
             position for position, wildcard in self._wildcards if fnmatchcase(lower, wildcard)
@@ -179,7 +179,7 @@ class Names(tuple[str, ...]):
 
     @classmethod
     def parse(cls, value: object) -> Names:
-        """Read a text with names, or a list of them."""
+        """Read names from a string, separated by commas, or from a list."""
         if isinstance(value, str) and value.strip():
             return cls(filter(None, map(str.strip, value.split(","))))
         if not isinstance(value, list):
@@ -195,7 +195,7 @@ class Names(tuple[str, ...]):
 
 
 class Ranks(Integers):
-    """Ranks: as `Integers`, or all."""
+    """Integers that are ranks, or all ranks."""
 
     __slots__ = ()
     TAKES = ("all", *Integers.TAKES)
@@ -210,7 +210,7 @@ class Ranks(Integers):
 
 
 INSTRUMENTS = ("ray", "torch", "queue")
-"""Libraries whose waits can be marked without a change of the job's code."""
+"""Libraries whose waits gpuprof can mark without a change to the job's code."""
 
 
 class Instruments(Names):
@@ -224,7 +224,7 @@ class Instruments(Names):
 
     @classmethod
     def parse(cls, value: object) -> Instruments:
-        """Read names as `Names.parse` does, each of which must be one of `INSTRUMENTS`."""
+        """Read names as `Names.parse` does; each must be one of `INSTRUMENTS`."""
         names = super().parse(value)
         problems = [
             f"{join('', position)}: {Invalid(name, either(INSTRUMENTS))}"
@@ -241,12 +241,12 @@ _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 @attrs.frozen
 class Ledgers:
-    """Whether processes write ledgers, and how much these may take.
+    """Whether processes write ledgers, and how large ledgers may become.
 
     Args:
-        enabled: whether they do.
-        bytes_per_step: of one process.
-        total: of all processes of the run on a node.
+        enabled: whether processes write ledgers.
+        bytes_per_step: the limit for one process and step, in bytes.
+        total: the limit for all processes of the run on a node together, in bytes.
     """
 
     TAKES: ClassVar[tuple[str, ...]] = (
@@ -261,7 +261,7 @@ class Ledgers:
 
     @classmethod
     def parse(cls, value: object) -> Ledgers:
-        """Read true, false, or a mapping, in which a size may have a unit."""
+        """Read true, false, or a mapping. A size in the mapping may have a unit."""
         if isinstance(value, bool):
             return cls(enabled=value)
         if not isinstance(value, dict):
@@ -272,7 +272,7 @@ class Ledgers:
             if key not in keys:
                 problems.append(f"{key}: {unknown_key(key, keys)}")
                 continue
-            if key == "enabled":  # as run.json has it
+            if key == "enabled":  # run.json writes the key this way
                 if not isinstance(setting, bool):
                     problems.append(f"{key}: {Invalid(setting, 'true or false')}")
                 continue
@@ -286,7 +286,7 @@ class Ledgers:
 
 
 def _size(value: object) -> int:
-    """Bytes, as an integer or with a unit.
+    """Bytes from an integer or from text with a unit.
 
     >>> _size(3000), _size("3KB"), _size("1.5 MB")
     (3000, 3000, 1500000)

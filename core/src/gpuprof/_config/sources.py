@@ -22,7 +22,7 @@ OTHER_VARIABLES = ("CONFIG", "SYSTEM", "RUN", "WORKER", "TIMING")
 SECTIONS = ("cluster.profiling", "profiling")
 """Where a larger configuration may hold gpuprof's section."""
 _LARGEST = 2**20
-"""The longest file, in characters: PyYAML reads some ten thousand lines a second."""
+"""Maximum characters of a file. PyYAML is slow: it reads about ten thousand lines a second."""
 
 
 @attrs.frozen
@@ -30,13 +30,14 @@ class Source:
     """Where a configuration came from.
 
     Args:
-        path: the full path of its mapping.
-        paths: the full path of each key (dotted) that came from another source.
+        path: the full path of the mapping that holds the configuration.
+        paths: the full path of each key, dotted, that came from another source.
         notes: each change that gpuprof made to the user's settings, and why.
         workers: the system's known worker groups, as `gpuprof.plan` takes them.
-        file: the file that has what `paths` does not name; empty for a mapping.
-        off: why a system's settings profile nothing, in that system's words; empty if they do.
-        complete: whether the system has no worker groups but `workers`.
+        file: the file with all keys that `paths` does not name; empty for a mapping.
+        off: why a system's settings profile nothing, in that system's words; empty if they profile
+            something.
+        complete: whether the system has no worker groups besides `workers`.
     """
 
     path: str = ""
@@ -48,10 +49,10 @@ class Source:
     complete: bool = True
 
     def key(self, name: str, group: str = "") -> str:
-        """The full path of a key, without the file: what reasons in plans and receipts name.
+        """The full path of a key without the file, as reasons in plans and receipts name it.
 
         Args:
-            group: the group in question; a system may have a path for each.
+            group: the group in question; a system may have a different path for each group.
 
         >>> Source("cluster.profiling", file="job.yaml").key("steps")
         'cluster.profiling.steps'
@@ -62,7 +63,7 @@ class Source:
         return own or (f"{self.path}.{name}" if self.path else name)
 
     def where(self, problem: str) -> str:
-        """The full path of a key, or of the key at the start of a problem.
+        """Replace the key at the start of a problem, or a key alone, by its full path.
 
         >>> source = Source("cluster.profiling", {"steps": "GPUPROF_STEPS"})
         >>> source.where("steps[1]: -3 is not valid")
@@ -78,8 +79,8 @@ class Source:
 class _Loader(yaml.SafeLoader):
     """YAML without duplicate keys, in which ``2:4`` is a string.
 
-    YAML 1.1 reads ``2:4`` as a number to the base of 60; YAML 1.2 does not. An integer of more than
-    64 bits stays text, which no key for numbers accepts.
+    YAML 1.1 reads ``2:4`` as a number in base 60; YAML 1.2 does not. An integer of more than 64
+    bits stays text, which every key for numbers refuses.
     """
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -87,7 +88,7 @@ class _Loader(yaml.SafeLoader):
             return super().construct_object(node, deep)
         except (yaml.YAMLError, RecursionError):
             raise
-        except Exception:  # the constructors of PyYAML raise anything
+        except Exception:  # PyYAML's constructors may raise any exception
             text = repr(node.value)[:80] if isinstance(node, yaml.ScalarNode) else "this"
             raise yaml.constructor.ConstructorError(
                 None, None, f"{text} is not valid as {node.tag}", node.start_mark
@@ -120,7 +121,7 @@ def _no_duplicates(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any,
 
 
 def _integer(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | str:
-    if len(node.value) > 100:  # which Python may refuse to convert
+    if len(node.value) > 100:  # Python may refuse to convert so many digits
         return str(node.value)
     number: int = yaml.SafeLoader.construct_yaml_int(loader, node)
     return number if number.bit_length() <= 64 else str(node.value)
@@ -146,7 +147,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def parse_value(text: str) -> Any:
-    """A value on a command line or in a variable: YAML, or else the text itself.
+    """The value of text from a command line or a variable: YAML, or else the text itself.
 
     >>> parse_value("[3, 5]"), parse_value("*policy*")
     ([3, 5], '*policy*')
@@ -160,10 +161,11 @@ def parse_value(text: str) -> Any:
 def read_file(path: str | os.PathLike[str]) -> Any:
     """The content of a YAML file.
 
-    With interpolations (``${…}``) it is an OmegaConf object, which resolves them on access.
+    If the file has interpolations (``${…}``), the result is an OmegaConf object, which resolves
+    them on access.
 
     Raises:
-        ConfigError: the file cannot be read, or needs OmegaConf and it is not installed.
+        ConfigError: the file cannot be read, or it needs OmegaConf, which is not installed.
     """
     try:
         with Path(path).open(encoding="utf-8") as file:
@@ -196,7 +198,7 @@ def read_file(path: str | os.PathLike[str]) -> Any:
 def find(data: Any, path: str) -> tuple[bool, Any]:
     """Whether a dotted path exists, and its value.
 
-    Reads no other value, as some may not be resolvable here.
+    Reads no values elsewhere, because some may not be resolvable here.
 
     Raises:
         ConfigError: the value is an interpolation that cannot be resolved.
@@ -217,7 +219,7 @@ def find(data: Any, path: str) -> tuple[bool, Any]:
 
 
 def has(data: Any, path: str) -> bool:
-    """Whether a dotted path exists, or may: what cannot be resolved counts as existing."""
+    """Whether a dotted path exists or may exist: a value that cannot be resolved counts."""
     try:
         return find(data, path)[0]
     except ConfigError:
@@ -225,7 +227,7 @@ def has(data: Any, path: str) -> bool:
 
 
 def pick(data: Any, paths: Iterable[str]) -> dict[str, Any]:
-    """A plain mapping with only the values at some dotted paths.
+    """A plain mapping with only the values at the given dotted paths.
 
     Raises:
         ConfigError: lists every value that cannot be resolved.
@@ -255,7 +257,7 @@ def section(data: Any) -> tuple[Any, str]:
     """The configuration in `data` and its path: one of `SECTIONS`, or all of `data`.
 
     Raises:
-        ConfigError: it is at several of `SECTIONS`.
+        ConfigError: more than one of `SECTIONS` is in `data`.
     """
     if not isinstance(data, Mapping) or "backend" in data:
         return data, ""
@@ -268,7 +270,7 @@ def section(data: Any) -> tuple[Any, str]:
 
 
 def with_overrides(data: Any, overrides: Sequence[str]) -> Any:
-    """Like `override`, for a mapping of any library; interpolations see the new values."""
+    """Apply overrides to a mapping of any library; interpolations see the new values."""
     if not overrides:
         return data
     omegaconf = sys.modules.get("omegaconf")
@@ -281,14 +283,14 @@ def with_overrides(data: Any, overrides: Sequence[str]) -> Any:
 def override(
     data: dict[str, Any], overrides: Iterable[str], sections: Iterable[str] = SECTIONS
 ) -> dict[str, Any]:
-    """`data` with overrides in Hydra's form.
+    """Apply overrides in Hydra's form to `data`.
 
     ``key.key=value``, optionally after ``+`` or ``++``, sets a key; ``~key`` removes one.
 
     Args:
-        data: a plain mapping; not modified.
-        overrides: values are YAML. A key may begin with the path of `data` itself.
-        sections: the possible paths of `data`.
+        data: a plain mapping; it is not modified.
+        overrides: the overrides. Values are YAML; a key may begin with the path of `data`.
+        sections: the paths that `data` may have in a larger configuration.
 
     Raises:
         ConfigError: an override is malformed, passes through a value that is not a mapping, or
@@ -309,7 +311,7 @@ def override(
 
 
 def overridden(text: str, sections: Iterable[str] = SECTIONS) -> list[str]:
-    """The keys in the path that an override sets, without that of the section.
+    """The keys in the path that an override sets, without the path of gpuprof's section.
 
     >>> overridden("+cluster.profiling.nsight.preset=light")
     ['nsight', 'preset']
@@ -353,15 +355,15 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
 def from_environment(
     environ: Mapping[str, str], keys: Mapping[str, bool], switches: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The keys set by variables: ``GPUPROF_`` and the key in capitals.
+    """The values of keys set by variables, which are named ``GPUPROF_`` and the key in capitals.
 
     An empty variable sets nothing.
 
     Args:
         environ: the environment.
-        keys: the keys, and for each whether its value is text. Other values are YAML, in which
-            commas make a list even without brackets.
-        switches: keys that are true or false, which also take 0 and 1.
+        keys: whether the value is text, for each valid key. Other values are YAML, in which commas
+            make a list even without brackets.
+        switches: the keys that are true or false; these also accept 0 and 1.
 
     Raises:
         ConfigError: the name of a variable looks like a misspelt key.

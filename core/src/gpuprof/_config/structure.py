@@ -28,37 +28,36 @@ from gpuprof.errors import ConfigError
 Model = TypeVar("Model")
 
 _DEEPEST = 64
-"""The most levels of a configuration."""
+"""Maximum nesting depth of a configuration."""
 _MOST_VALUES = 20_000
-"""The most values of a configuration: shared ones, as aliases in YAML make them, count each time.
-"""
+"""Maximum values of a configuration. A value shared by YAML aliases counts each time."""
 _MOST_PROBLEMS = 100
 
 
 class Invalid(ValueError):
-    """An invalid value, with what would be valid."""
+    """An invalid value, with the valid values."""
 
     def __init__(self, value: object, expected: str) -> None:
         super().__init__(f"{shown(value)} is not valid; expected {expected}")
 
 
 def shown(value: object) -> str:
-    """A value in an error; a long one is cut.
+    """A value as an error shows it, cut if it is long.
 
     >>> shown("a" * 1000) == f"'{'a' * 95}… (1002 characters)"
     True
     """
     try:
         text = repr(value)
-    except Exception:  # an integer of more digits than Python writes, or a class of the user's
+    except Exception:  # an integer too long for `repr`, or a user's class
         return f"this {type(value).__name__}"
     return text if len(text) <= 200 else f"{text[:96]}… ({len(text)} characters)"
 
 
 def takes(kind: Any) -> str:
-    """The valid values of a type, in the words of YAML: for errors, help and pages alike.
+    """The valid values of a type in YAML's terms, for errors, help and docs alike.
 
-    A class that reads its value with ``parse`` says its own in ``TAKES``.
+    A class that reads its value with ``parse`` lists its valid values in ``TAKES``.
 
     >>> takes(bool), takes(int | None), takes(Literal["light", "standard", "deep"])
     ('true or false', 'an integer or null', 'light, standard, or deep')
@@ -69,7 +68,7 @@ def takes(kind: Any) -> str:
 
 
 def either(words: Sequence[str]) -> str:
-    """Alternatives as English.
+    """Join alternatives into an English list.
 
     >>> either(["a"]), either(["a", "b"]), either(["a", "b", "c"])
     ('a', 'a or b', 'a, b, or c')
@@ -117,7 +116,7 @@ def _alternatives(kind: Any) -> tuple[str, ...]:
 
 
 def is_text(kind: Any) -> bool:
-    """Whether a type takes only text, so that a variable's value needs no reading as YAML.
+    """Whether a type accepts only text, so a variable's value is not parsed as YAML.
 
     >>> is_text(str | None), is_text(Literal["a", "b"]), is_text(int)
     (True, True, False)
@@ -127,13 +126,13 @@ def is_text(kind: Any) -> bool:
 
 
 def default_of(field: attrs.Attribute[Any]) -> Any:
-    """The default of a field, made if it has a factory; `attrs.NOTHING` without one."""
+    """The default of a field, created by its factory if any; `attrs.NOTHING` if required."""
     default: Any = field.default
     return default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
 
 
 def structure(data: object, model: type[Model], path: str = "") -> Model:
-    """Make a `model`, an attrs class, of a mapping.
+    """Make an instance of the attrs class `model` from a mapping.
 
     Args:
         path: the full path of `data`, without a final dot.
@@ -153,12 +152,12 @@ def structure(data: object, model: type[Model], path: str = "") -> Model:
 
 
 def plain(data: Any, path: str = "") -> Any:
-    """`data` as dicts and lists, from the mappings and sequences of any library.
+    """Copy the mappings and sequences of any library into dicts and lists.
 
     Raises:
-        ConfigError: with every value that cannot be read, such as a broken interpolation, that no
-            file can hold, such as text with half a character, and every mapping or list that
-            contains itself.
+        ConfigError: lists every value that cannot be read, such as a broken interpolation; every
+            value that a file cannot hold, such as text with half a character; and every mapping or
+            list that contains itself.
     """
     problems: list[str] = []
     copy = _plain(data, path, problems, (), itertools.count())
@@ -216,11 +215,11 @@ def _scalar_problem(value: Any) -> str:
 
 
 _MOST_KEYS = 10
-"""Valid keys that an error lists beside a close one."""
+"""Maximum valid keys that an error lists in addition to its suggestion."""
 
 
 def unknown_key(key: object, valid_keys: Sequence[str]) -> str:
-    """The error for an unknown key, after its path.
+    """The error for an unknown key, without the path in front.
 
     >>> unknown_key("stpes", ["steps", "ranks"])
     "unknown key; did you mean 'steps'? Valid: ranks, steps"
@@ -251,22 +250,22 @@ def _is_any_scalar(kind: Any) -> bool:
 class Checker:
     """Checks values that come from YAML or JSON against types, and converts nothing silently.
 
-    Knows the types that a configuration and the files of a run are declared with: attrs classes,
-    typed dictionaries, lists, mappings, unions, literals, scalars, and classes that read their
-    value with ``parse``.
+    Supports the types that declare a configuration and the files of a run: attrs classes, typed
+    dictionaries, lists, mappings, unions, literals, scalars, and classes that read their value with
+    ``parse``.
 
     Attributes:
-        problems: what is wrong with the values so far, one line each, beginning with the path.
+        problems: the problems of the values checked so far, one line each, beginning with the path.
     """
 
     def __init__(self) -> None:
         self.problems: list[str] = []
 
     def check(self, value: Any, kind: Any, path: str, words: Any = None) -> Any:
-        """The value as an instance of `kind`; anything at all if there are new problems.
+        """Return the value as an instance of `kind`. The result is meaningless after a new problem.
 
         Args:
-            words: the type that an error names, if not `kind`.
+            words: the type that an error names instead of `kind`.
         """
         origin, parts = get_origin(kind), get_args(kind)
         if hasattr(kind, "TAKES"):
@@ -299,7 +298,7 @@ class Checker:
         return None
 
     def fits(self, value: Any, kind: Any) -> bool:
-        """Whether a value is of a type that has no parts."""
+        """Whether a value has the type `kind`, which is a scalar, a literal or a plain class."""
         if get_origin(kind) is Literal:
             return isinstance(value, str) and value in get_args(kind)
         if isinstance(value, bool) or not isinstance(kind, type):
@@ -319,7 +318,7 @@ class Checker:
                 result = trial.check(value, part, path, kind)
                 if not trial.problems:
                     return result
-                # what is wrong inside of a list says more than that it is none of the others
+                # a problem inside a list says more than that the list is none of the other types
                 problems = trial.problems if problems == own else problems
         self.problems += problems
         return None
@@ -341,25 +340,25 @@ class Checker:
             self.problems.append(f"{join(path, key)}: {unknown_key(key, list(fields))}")
         if any(is_required and name not in values for name, (_, is_required) in fields.items()):
             return None
-        try:  # also if some values are wrong: it may refuse others
+        try:  # even if some values are wrong: the class may refuse others
             return model(**{name.lstrip("_"): value for name, value in values.items()})
         except Exception as error:
             self._add(error, path)
 
     def _add(self, error: Exception, path: str) -> None:
-        """Add what a class says of its values."""
+        """Add the problems that a class raised about its values."""
         if isinstance(error, ConfigError):
             self.problems += [join(path, problem) for problem in error.problems]
         else:
             message = reason(error)
-            # of attrs' own validators, which name the field; others may say what they want
+            # Only attrs' own validators begin with the field's name.
             field_name = re.match(r"(?:Length of )?'(\w+)' must ", message)
             self.problems.append(f"{join(path, field_name[1]) if field_name else path}: {message}")
 
 
 @functools.cache
 def _fields(model: Any) -> dict[str, tuple[Any, bool]]:
-    """The type of each field of a class, and whether it is required."""
+    """The type of each field of a class and whether the field is required, by name."""
     hints = get_type_hints(model)
     if is_typeddict(model):
         return {name: (kind, name in model.__required_keys__) for name, kind in hints.items()}

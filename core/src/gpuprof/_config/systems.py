@@ -1,6 +1,6 @@
 """Settings of other systems, translated into gpuprof's own keys.
 
-Entry points name the readers: this module knows none of them.
+The readers are found by entry point: this module knows none of them by name.
 """
 
 from __future__ import annotations
@@ -87,10 +87,11 @@ def reader(system: str, found: loading.Catalogue | None = None) -> Reader:
     """A system's reader.
 
     Args:
-        found: the installed ones, where they are known already.
+        found: the installed readers, if the caller has listed them already.
 
     Raises:
-        PluginError: its plugin is not installed, or broken, or there are two.
+        PluginError: the system's plugin is not installed or is broken, or two plugins have its
+            name.
     """
     made: Reader = loading.load(system, "system", loading.SYSTEMS, found)
     return made
@@ -112,11 +113,11 @@ def read(system: str, settings: Mapping[str, Any]) -> Translation:
 def recognised(settings: object, section: str, readers: Readers) -> str | None:
     """Guess which system these settings are written for, from their keys.
 
-    Reads no values: in a file that is not composed yet some cannot be resolved.
+    Reads no values, because some cannot be resolved in a file that is not composed yet.
 
     Args:
-        section: the path of gpuprof's own section in `settings`, or empty. A file
-            with one is gpuprof's own, unless the other system has a section of the same path.
+        section: the path of gpuprof's own section in `settings`, or empty. A file with such a
+            section is gpuprof's own, unless the other system has a section at the same path.
 
     >>> from types import SimpleNamespace
     >>> readers = {"x": lambda: SimpleNamespace(SIGNS=["a", "run"], PATHS=["a.profiling"])}
@@ -142,7 +143,7 @@ def recognised(settings: object, section: str, readers: Readers) -> str | None:
 
 
 def exported(environ: Mapping[str, str], readers: Readers) -> Iterator[str]:
-    """A hint for each system whose variables are set but not read."""
+    """Yield a hint for each system whose variables are set but not read."""
     for system, reader in _working(readers):
         names = [name for name in reader.PATHS if environ.get(name)]
         if reader.IN_ENVIRONMENT and names:
@@ -153,7 +154,7 @@ def exported(environ: Mapping[str, str], readers: Readers) -> Iterator[str]:
 
 
 def remedy(system: str) -> str:
-    """How to have the settings read as those of the system."""
+    """The advice to read the settings as those of the system."""
     return f"to read it as such, give --from {system} (system={system!r})"
 
 
@@ -165,10 +166,10 @@ def translate(
     Unlike `read`, returns the invalid settings in the translation instead of raising.
 
     Args:
-        source: ``None`` if the system's settings are the environment.
+        source: the settings; ``None`` takes them from the environment.
 
     Returns:
-        The translation, and the overrides of gpuprof's own keys.
+        The translation, and those overrides that set gpuprof's own keys.
     """
     chosen = reader(system)
     if source is None:
@@ -196,7 +197,7 @@ def translate(
 
 
 def _check_system(system: str, reader: Reader, source: Mapping[str, Any]) -> None:
-    """Refuse settings that are another system's, or gpuprof's own."""
+    """Refuse settings that are gpuprof's own, or those of a third system."""
     if source.keys() & set(reader.SIGNS):
         return
     likely = "gpuprof" if "backend" in source else recognised(source, "", installed())
@@ -220,8 +221,8 @@ def _is_read(override: str, paths: Sequence[str]) -> bool:
 def _is_ours(override: str, source: Mapping[str, Any]) -> bool:
     """Whether an override is meant for gpuprof.
 
-    The rest is the job's, as in a pasted command line: it sets what the other system's settings
-    have beside profiling.
+    Other overrides are meant for the job, as in a pasted command line: they set keys of the other
+    system that have nothing to do with profiling.
     """
     root, *below = sources.overridden(override)
     if root in source and root not in KEYS:
@@ -231,7 +232,7 @@ def _is_ours(override: str, source: Mapping[str, Any]) -> bool:
 
 
 def _misspelt(override: str, paths: Sequence[str], source: Mapping[str, Any]) -> Iterator[str]:
-    """The key of the other system that an override of an unknown key may mean."""
+    """Yield a problem if an override sets an unknown key that resembles one of the other system."""
     keys = override.lstrip("+~").partition("=")[0].strip().split(".")
     for place, key in enumerate(keys):
         parent = ".".join(keys[:place])
@@ -255,7 +256,7 @@ def _read(reader: Reader, settings: Mapping[str, Any]) -> Translation:
 
 
 def _working(readers: Readers) -> Iterator[tuple[str, Reader]]:
-    """Those that can be imported: a broken one must not stop a job of another system."""
+    """Yield the readers that can be imported: a broken one must not stop another system's job."""
     for system, load in readers.items():
         try:
             made = load()
