@@ -1,6 +1,6 @@
-"""Calls what waits for a module when the job has imported it.
+"""Calls functions once the job has imported the module that they wait for.
 
-Written here, as `wrapt` would import asyncio into every process that is recorded.
+gpuprof has its own import hook, because `wrapt` would import asyncio into every recorded process.
 """
 
 from __future__ import annotations
@@ -15,27 +15,29 @@ _waiting: dict[str, list[Callable[[ModuleType], object]]] = {}
 
 
 def after_import(name: str, call: Callable[[ModuleType], object]) -> None:
-    """Call `call` with a module once it has been imported; now if it has been.
+    """Call `call` with a module once the job has imported it; at once if it already has.
 
     Args:
-        name: of the module.
-        call: must not raise; it would fail the job's import.
+        name: the module's name.
+        call: must not raise, because an exception would fail the job's import.
     """
     module = sys.modules.get(name)
     if module is not None:
         call(module)
         return
     _waiting.setdefault(name, []).append(call)
-    if sys.meta_path[0] is not _finder:  # hooks of others that are there come before
+    if sys.meta_path[0] is not _finder:  # in front, so that the hooks of others run before `call`
         sys.meta_path[:] = [_finder, *(finder for finder in sys.meta_path if finder is not _finder)]
 
 
 class _Finder:
-    """Finds modules as the other finders do, with a loader that tells when they are there."""
+    """Finds modules with the other finders, and wraps their loaders to notice each import."""
 
     def __init__(self) -> None:
         self._finding: set[str] = set()
-        """Others' hooks ask all finders again: what waits is called after them."""
+        """Modules being searched for. Another library's import hook searches all finders again
+        from inside our search; ours must not answer it, or the waiting functions would be called
+        before that hook."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -57,7 +59,10 @@ class _Finder:
 
 
 class _Loader:
-    """A loader that calls what waits for its module, and is replaced by `original` before that."""
+    """A loader that calls the functions waiting for its module once the module is loaded.
+
+    The module itself gets the `original` loader.
+    """
 
     def __init__(self, original: Any) -> None:
         self._original = original

@@ -1,6 +1,6 @@
-"""Inside a worker of an armed run that counts its own steps: orders become windows.
+"""Turns orders into windows, inside an armed worker that counts its own steps.
 
-All of it runs on the control thread.
+Everything here runs on the control thread.
 """
 
 from __future__ import annotations
@@ -13,20 +13,23 @@ from gpuprof._session.orders import POLL, Order, Orders, announce
 from gpuprof._session.windows import StepWindows
 
 _MARGIN = 6 * POLL
-"""How many seconds after the first rank has read an order of ``next:N`` its steps begin. On a busy
-node another rank may read it seconds later, and cannot capture a step that it has begun."""
+"""Seconds between the moment the first rank reads a ``next:N`` order and the first step of that
+order. On a busy node another rank may read the order seconds later, and it cannot capture a step
+that it has already begun."""
 
 
 class ArmedWindows:
-    """Adds the windows that a worker is told to capture, and the steps that any worker captures.
+    """Plans the windows that orders request from this worker.
+
+    It also reports the steps that any other worker captures, since those are slowed here, too.
 
     Args:
         path: the directory of orders.
         worker: group and rank; ``None`` for a worker that captures nothing itself.
-        continuous: whether the steps of an order are one window.
-        windows: where its windows are added.
-        expect: told the steps that any worker captures.
-        clock: seconds.
+        continuous: whether adjacent steps of an order share one window.
+        windows: the worker's planned windows; new ones are added to it.
+        expect: called with the steps that any worker captures.
+        clock: a clock in seconds.
 
     Attributes:
         poll_interval: seconds between two calls of `look`.
@@ -56,7 +59,7 @@ class ArmedWindows:
         """Look for orders.
 
         Args:
-            step: the one that runs, or ran last; ``None`` before the first.
+            step: the current or the latest step; ``None`` before the first.
         """
         self._waiting += self._orders.poll()
         now = self._clock()
@@ -65,10 +68,11 @@ class ArmedWindows:
         self._last = (now, step) if step is not None else None
 
     def _obey(self, order: Order, step: int, now: float) -> bool:
-        """Plan the windows of an order. Returns whether that is done.
+        """Plan the windows of an order, and return whether the order is finished with.
 
-        ``next:N`` begins so late that every rank has read the order before its first step. Those
-        that capture it agree on that step; the others wait until they have.
+        The first step of ``next:N`` is far enough ahead that every rank reads the order before it.
+        The ranks that capture the order agree on that step; the other ranks wait until they have
+        agreed.
         """
         first: int | None = 0
         is_selected = self._worker is not None and order.selects(*self._worker)
@@ -86,6 +90,7 @@ class ArmedWindows:
         if is_selected:
             windows = order.add_to(self._windows, first, self._continuous)
             if self._worker is not None and self._worker[1] == order.ranks[0][0]:
-                # one speaks for all; a window opens where a step begins: `step` itself has begun
+                # The first selected rank logs for all. `step` has begun, so a window can open at
+                # the beginning of the next step at the earliest.
                 announce(windows, self._worker[0], step, step + 1)
         return True

@@ -1,4 +1,4 @@
-"""An append-only file of blocks, each with its kind and checksum, after one line of JSON."""
+"""An append-only file: one line of JSON, then blocks, each with its kind and checksum."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ BLOCK = struct.Struct("<4sII")
 
 
 class BlockFile:
-    """Writes such a file: whole blocks, in one `write` at a time.
+    """Writes a file of blocks. Each `write` writes whole blocks.
 
     Args:
-        path: it is created with the first write. A file of that name is left alone: the new one
-            gets a number.
-        header: its first line.
+        path: the file's path. The first `write` creates the file. An existing file of that name is
+            kept: the new file's name gets a number.
+        header: the file's first line.
         make_directory: makes the file's directory, once, before the file is created.
 
     Attributes:
-        exists: whether it was created.
-        waiting: bytes that the next write will write.
+        exists: whether the file was created.
+        waiting: the number of bytes that the next `write` will write.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class BlockFile:
         self._blocks: list[bytes] = []
 
     def add(self, kind: str, content: bytes, *, empty: bool = False) -> None:
-        """Add a block to the next write, unless it is `empty` by mistake."""
+        """Add a block to the next write. Without `empty`, skip a block that has no content."""
         if content or empty:
             name = kind.encode()
             checksum = zlib.crc32(content, zlib.crc32(name))
@@ -54,7 +54,7 @@ class BlockFile:
             self.add(kind, json.dumps(entries, separators=(",", ":")).encode())
 
     def write(self) -> None:
-        """Write the blocks that were added.
+        """Write the blocks that were added since the last `write`.
 
         Raises:
             OSError: the disk is full, or the file was removed.
@@ -72,7 +72,7 @@ class BlockFile:
             content = content[os.write(self._file, content) :]
 
     def close(self) -> None:
-        """Close it, if it was created."""
+        """Close the file, if it was created."""
         if self.exists:
             os.close(self._file)
 
@@ -88,6 +88,6 @@ class BlockFile:
 
 
 def header_line(header: Mapping[str, object]) -> bytes:
-    """The header as the file has it, with the CRC-32 of itself as its last key."""
+    """The first line of the file: the header, and as its last key the header's CRC-32."""
     checksum = zlib.crc32(json.dumps(header).encode())
     return json.dumps({**header, "checksum": checksum}).encode() + b"\n"

@@ -12,13 +12,14 @@ from gpuprof.backend import naming
 
 
 def used_bytes(directory: str) -> int:
-    """The bytes of all files that one run has made on this node so far.
+    """The total size in bytes of all files that one run has made on this node so far.
 
-    Counts files still in the profilers' temporary directories, since consecutive windows may become
-    reports together, and files collected during the run. Files that vanish meanwhile do not count.
+    Includes files that are still in the profilers' temporary directories, since the reports of
+    consecutive windows may be written together, and files collected during the run. Files that
+    vanish during the call do not count.
 
     Args:
-        directory: the run's, of this node.
+        directory: the run's directory on this node.
     """
     sizes = [
         naming.came_home(file) if naming.is_keeper(file.name) else file_size(file)

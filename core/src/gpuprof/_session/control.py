@@ -20,13 +20,13 @@ from gpuprof._log import log
 class ControlThread:
     """A daemon thread that runs tasks in order, and a chore at intervals.
 
-    It survives whatever they raise.
+    An exception raised by a task or by the chore does not end the thread.
 
-    The standard library's executors refuse work at the end of the interpreter, when the last window
-    must be closed.
+    An executor of the standard library would not do: it refuses work while the interpreter shuts
+    down, which is when the last window must be closed.
 
     Args:
-        chore: called on the thread at most every `interval` seconds.
+        chore: called on the thread at most once every `interval` seconds.
         interval: seconds.
     """
 
@@ -40,7 +40,7 @@ class ControlThread:
         threading.Thread(target=self._run, name="gpuprof-control", daemon=True).start()
 
     def submit(self, task: Callable[[], Any]) -> Future[Any]:
-        """Run `task` on the thread."""
+        """Queue `task` to run on the thread."""
         future: Future[Any] = Future()
         self._tasks.put((task, future))
         return future
@@ -51,10 +51,10 @@ class ControlThread:
 
     @contextmanager
     def paused(self, deadline: float) -> Iterator[None]:
-        """Hold the thread, while the caller does its work.
+        """Keep the thread waiting while the caller does the thread's work.
 
         Raises:
-            TimeoutError: the thread has been busy for `deadline` seconds.
+            TimeoutError: the thread was still busy after `deadline` seconds.
         """
         arrival, over = threading.Event(), threading.Event()
 

@@ -107,9 +107,10 @@ class DiscreteWindows:
             set_range_opener(self._open, self._capture.range_fault)
 
     def _open(self, name: str, crosses_tasks: bool) -> AbstractContextManager[object]:
-        """The range opener between captures: open a window if the scope matches.
+        """Open a window if the scope matches.
 
-        During a capture, the backend's range opener replaces this one.
+        This is the range opener between captures. During a capture, the backend's range opener
+        replaces it.
         """
         if not matches(name, self._labels) or not self._taken.acquire(blocking=False):
             return nullcontext()

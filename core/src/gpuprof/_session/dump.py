@@ -1,11 +1,13 @@
 """The stacks of all threads of this process, written when ``gpuprof stacks`` asks for them.
 
-A question is a directory in the run's `.dumps`; each process answers with a file in it. A thread of
-ours does it, so it works while the job's threads wait in C without the global lock. Where a thread
-holds that lock, the asker sends the process a signal. Its handler is `faulthandler`'s: it needs no
-lock, and writes into a file in memory, which the asker reads through `/proc`.
+A question is a directory in the run's `.dumps`; each process answers with a file in that directory.
+A gpuprof thread writes the answer, so answering works while the job's threads wait in C code that
+has released the GIL. If a thread holds the GIL, the asker sends the process a signal. The signal's
+handler is `faulthandler`'s: it needs no lock, and writes into a file in memory, which the asker
+reads through `/proc`.
 
-Nothing here has a value of the job's: only names of functions, files and scopes, and lines.
+An answer holds no values of the job's variables: only line numbers and the names of functions,
+files and scopes.
 """
 
 from __future__ import annotations
@@ -35,37 +37,41 @@ VERSION = 1
 POLL = 1.0
 """Seconds between two looks for a question."""
 MEMORY = "gpuprof-dump"
-"""How the name of the file in memory begins; then come the signal and the thread to send it to."""
+"""The start of the in-memory file's name. The signal's number and the id of the thread to send it
+to follow."""
 QUESTION = re.compile(r"\d{20}-[0-9a-f]{6}")
 """The name of a question's directory."""
 _KEY = "_gpuprof_key"
-"""The attribute of a future with the key of what it waits for; see `instruments.coroutines`."""
+"""The attribute in which a future keeps the key of what it waits for; see
+`instruments.coroutines`."""
 _DRIVERS_SCOPE = "main_loop"
-"""The scope around all that a driver does: it is open while nothing is expected to end, too."""
+"""The scope around everything that a driver does. It is open even while nothing is expected to
+end, so it does not show that the driver is busy."""
 _OWN_THREADS = "gpuprof-"
 _MOST_FRAMES, _MOST_THREADS, _MOST_TASKS, _MOST_OPEN = 200, 500, 500, 2_000
 OURS = tuple(
     os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep
     for module in (sys.modules["gpuprof"], sys.modules["gpuprof_timing"])
 )
-"""Where gpuprof's own functions are, which no stack has."""
+"""The directories of gpuprof's own functions, which are left out of all stacks."""
 
 Frames = list[tuple[str, str, int]]
-"""Functions with file and line, the innermost first."""
+"""Function, file and line of each frame, the innermost frame first."""
 
 waits: dict[CodeType, Callable[[FrameType], Mapping[str, Any] | None]] = {}
-"""For a function of an instrument, what the call of it that goes on waits for or does."""
+"""By the code of a function that an instrument follows: returns what the current call of that
+function, given its frame, waits for or does."""
 states: dict[str, Callable[[], Any]] = {}
-"""What instruments know of the process now, by their names."""
+"""By name, functions of instruments that return the current state of the process."""
 
 
 def directory_of(run_directory: str) -> str:
-    """The directory of a run's questions."""
+    """The directory that holds a run's questions."""
     return os.path.join(run_directory, ".dumps")
 
 
 def not_private(status: os.stat_result) -> str | None:
-    """Why a directory is not trusted."""
+    """Why a directory is not trusted; ``None`` if it is."""
     if not stat.S_ISDIR(status.st_mode):
         return "not a directory, or a link"
     if status.st_uid != os.geteuid():
@@ -79,13 +85,13 @@ class Answerer:
     """Answers the questions of a run, on a thread.
 
     Args:
-        run_directory: the run's.
-        file: the name of its answers.
-        about: what each answer says of the process.
-        step: returns the step that runs.
-        silence: seconds without progress before the watchdog reports; 0 for never; ``None``: it
-            decides.
-        clock: of the trees whose open scopes are named, in nanoseconds.
+        run_directory: the run's directory.
+        file: the file name of this process's answers.
+        about: what each answer says about the process.
+        step: returns the current step.
+        silence: seconds without progress before the watchdog reports; 0 means that it never
+            reports, ``None`` that it chooses the time itself.
+        clock: the clock, in nanoseconds, of the trees whose open scopes are named.
     """
 
     def __init__(
@@ -98,7 +104,7 @@ class Answerer:
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self._path = directory_of(run_directory)
-        with suppress(OSError):  # where nobody can write, or which this node does not share
+        with suppress(OSError):  # not writable, or not shared with this node
             os.mkdir(self._path, 0o700)
         self._watch: StallWatch | None = None
         if silence != 0:
@@ -113,16 +119,16 @@ class Answerer:
         threading.Thread(target=self._run, name=f"{_OWN_THREADS}dump", daemon=True).start()
 
     def call_it(self, about: Mapping[str, Any]) -> None:
-        """Say something else of the process from now on: it is the driver, say."""
+        """Change what later answers say about the process, for example that it is the driver."""
         self._about = dict(about)
 
     def end(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         self._over.set()
 
     def _run(self) -> None:
         unregister: Callable[[], object] = int
-        with suppress(Exception):  # without it only a thread that holds the global lock is missed
+        with suppress(Exception):  # without the signal, only a hang with the GIL held goes unseen
             unregister = _register(threading.get_native_id())
         try:
             self._answer_until_over()
@@ -150,7 +156,7 @@ class Answerer:
                 self._watch = None
 
     def _progress(self) -> Progress:
-        """How far this process is."""
+        """The progress of this process."""
         end_count, longest, inside = 0, 0, False
         for root in roots(self._clock):
             for node in walk(root):
@@ -161,7 +167,7 @@ class Answerer:
         return Progress(end_count + (step or 0), longest / 1e9, inside)
 
     def look(self) -> None:
-        """Answer the questions that have come."""
+        """Answer the new questions."""
         for name in self._questions():
             if name in self._seen:
                 continue
@@ -172,7 +178,7 @@ class Answerer:
                     write_json(os.path.join(where, self._file), self.answer())
 
     def answer(self) -> dict[str, Any]:
-        """What this process does now."""
+        """The answer: what this process does now."""
         return {
             "version": VERSION,
             **self._about,
@@ -183,9 +189,9 @@ class Answerer:
         }
 
     def _questions(self) -> list[str]:
-        """The questions that lie in the directory, if it is ours alone."""
+        """The questions in the directory, if only this user can access the directory."""
         try:
-            handle = open_directory(self._path)  # not `stat`, which a network file system remembers
+            handle = open_directory(self._path)  # a network file system caches `stat`
         except OSError:
             return []
         try:
@@ -200,10 +206,13 @@ class Answerer:
 
 
 def _register(thread: int) -> Callable[[], object]:
-    """Let a signal that nobody uses write the stacks, whoever holds the global lock.
+    """Have an unused signal write the stacks, whichever thread holds the GIL.
+
+    Args:
+        thread: the native id of the thread that the asker sends the signal to.
 
     Returns:
-        What ends that.
+        A function that undoes the registration.
     """
     number = next(
         number
@@ -226,10 +235,10 @@ def _register(thread: int) -> Callable[[], object]:
 
 
 def snapshot(clock: Callable[[], int]) -> dict[str, Any]:
-    """All threads and tasks of this process, and what instruments know.
+    """Describe all threads and tasks of this process, and the states that instruments report.
 
     Args:
-        clock: of the trees whose open scopes are named.
+        clock: the clock of the trees whose open scopes are named.
     """
     now = clock()
     scopes, end_count = _open_scopes(clock, now)
@@ -281,7 +290,7 @@ def _name(code: CodeType) -> str:
 
 
 def _waits(innermost: FrameType | None) -> list[Mapping[str, Any]]:
-    """What the calls of instruments on a stack wait for or do, the innermost first."""
+    """What the calls on a stack that instruments follow wait for or do, the innermost first."""
     call_waits: list[Mapping[str, Any]] = []
     frame = innermost
     while frame is not None:
@@ -293,7 +302,7 @@ def _waits(innermost: FrameType | None) -> list[Mapping[str, Any]]:
 def _told(frame: FrameType) -> list[Mapping[str, Any]]:
     tell = waits.get(frame.f_code)
     if tell is not None:
-        with suppress(Exception):  # a library of another release: say less
+        with suppress(Exception):  # another release of the library: leave this out
             what = tell(frame)
             return [] if what is None else [what]
     return []
@@ -310,7 +319,7 @@ def _states() -> dict[str, Any]:
 def _open_scopes(clock: Callable[[], int], now: int) -> tuple[dict[Any, dict[str, Any]], int]:
     """The innermost open scope of each thread and task, and how many scopes have ended.
 
-    The key of a task is ``None`` and its id.
+    A task's key is the pair of ``None`` and the task's id.
     """
     open_scopes: dict[Any, dict[str, Any]] = {}
     depths: dict[Any, int] = {}
@@ -347,7 +356,7 @@ def _path(node: Node) -> str:
 
 
 def cpu_time(thread: int | None) -> float | None:
-    """For how many seconds a thread has run, or was ready to: others may have its core."""
+    """The seconds for which a thread has run, or was ready to run but had no core."""
     try:
         with open(f"/proc/{thread}/schedstat") as file:
             ran, ready = file.read().split()[:2]
@@ -357,13 +366,13 @@ def cpu_time(thread: int | None) -> float | None:
 
 
 def _tasks() -> Iterator[tuple[Any, Frames, list[Mapping[str, Any]]]]:
-    """The suspended tasks of all event loops, their stacks, and what they wait for or run."""
+    """Each unfinished task of all event loops, its stack, and what it waits for or runs."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
         return
     count = 0
     for task in _all_tasks(asyncio):
-        with suppress(Exception):  # it may go on meanwhile
+        with suppress(Exception):  # the task may continue meanwhile
             if task.done():
                 continue
             stack: Frames = []

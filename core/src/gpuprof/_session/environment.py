@@ -1,6 +1,6 @@
-"""What a process runs on and with, so that runs can be compared. Starts no program.
+"""The hardware and software versions of a process, so that runs can be compared.
 
-Nothing here needs more than the standard library, since it runs in every worker.
+It starts no program. It needs only the standard library, since it runs in every worker.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ _MODEL = re.compile(r"^Model:\s*(.+?)\s*$", re.MULTILINE)
 _NVIDIA = re.compile(r"Kernel Module(?: for \S+)?\s+([\d.]+)")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _MOST = 65536
-"""Bytes to read of a file: those read here are far smaller, except packed references."""
+"""How many bytes of a file to read. Only git's packed references may need more."""
 
 
 class Environment(TypedDict):
-    """What a process runs on and with.
+    """The hardware and software versions of a process.
 
     Args:
-        python: its version.
-        torch: the same; ``None`` as long as it is not imported, as is `ray`.
-        driver: the version of the GPU's driver; ``None`` without one.
+        python: the version of Python.
+        torch: the version of torch; ``None`` as long as torch is not imported.
+        ray: the version of Ray; ``None`` as long as Ray is not imported.
+        driver: the version of the GPU driver; ``None`` without one.
         gpus: the names of the node's GPUs, hidden ones included.
     """
 
@@ -42,7 +43,7 @@ def environment(root: str = "/") -> Environment:
     """Describe this process. Imports nothing and never raises.
 
     Args:
-        root: where the kernel's files are.
+        root: the directory that contains the kernel's ``proc`` and ``sys``.
     """
     return {
         "python": platform.python_version(),
@@ -77,9 +78,9 @@ def _gpus(root: str) -> tuple[str, ...]:
 
 
 def git_commit(directory: str = ".") -> str | None:
-    """The commit that is checked out in a directory or one above it; ``None`` if there is none.
+    """The commit checked out in a directory or in a parent directory; ``None`` without one.
 
-    Reads git's files and does not start git. Changes that are not committed are not seen.
+    Reads git's files and does not start git. Ignores uncommitted changes.
     """
     try:
         start = Path(directory).absolute()
@@ -113,7 +114,7 @@ def _head(git: Path) -> str | None:
 
 
 def _text(path: str | Path, most: int = _MOST) -> str:
-    """The beginning of a file; nothing if it cannot be read."""
+    """The beginning of a file; empty if it cannot be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(most)

@@ -12,21 +12,27 @@ SESSION_VERSION = 5
 WindowState = Literal[
     "planned", "asked", "opening", "open", "closing", "closed", "refused", "failed"
 ]
-"""Of a window: the profiler has it from ``opening`` to ``closing``, and the last three are ends."""
+"""The state of a window. The profiler is busy with the window from ``opening`` to ``closing``. The
+last three states are final."""
 
 
 class WindowEntry(TypedDict):
-    """A window, and what has become of it.
+    """A window and its outcome.
+
+    `number`, `label`, `start`, `stop`, `scope` and `occurrence` are those of the window; see
+    `gpuprof.backend.types.Window`.
 
     Args:
-        number: which window of the worker it is, as `label` to `occurrence` are; see
-            `gpuprof.backend.types.Window`.
-        opened: seconds since the epoch; ``None`` if the profiler was not asked to open it.
-        closed: the same; ``None`` while it is open.
-        seconds: how long it recorded, without what the profiler took to start and to stop.
-        files: its reports, once they have their final names.
-        extras: the files of plugins beside the backend.
-        error: why it was not captured.
+        state: the window's state.
+        opened: when the profiler was asked to open the window, in seconds since the epoch; ``None``
+            if it was not asked.
+        closed: when the window was closed or failed, in seconds since the epoch; ``None`` until
+            then, and if it was never opened.
+        seconds: how long the window recorded, without the time that the profiler took to start and
+            stop.
+        files: the backend's reports; ``None`` if there are none.
+        extras: the files written by plugins.
+        error: why the window was not captured; ``None`` if nothing went wrong.
     """
 
     number: int
@@ -55,11 +61,12 @@ class StepSums(TypedDict):
 
 
 class TotalsEntry(TypedDict):
-    """What the steps of a process add up to; see `gpuprof._session.totals`.
+    """The summed step attributes of a process; see `gpuprof._session.totals`.
 
     Args:
-        sums: by the attribute's name; integers are exact, of any size.
-        seconds: from the beginning of the first of these steps to the end of the last.
+        sums: the sum of each attribute, by its name; integers are exact, of any size.
+        seconds: the time from the beginning of the first step with attributes to the end of the
+            last.
     """
 
     sums: dict[str, Any]
@@ -78,31 +85,31 @@ class TreeEntry(_TreeEntry, total=False):
 
     Args:
         timing: the tree, without the steps that profiling slowed.
-        while_profiling: the tree of those steps; ``None`` if there were none.
-        steps_left_out: their number.
-        whole_life: whether the process was captured from its start, so that all its times have
-            what the profiler costs.
-        totals: absent if its steps have no attributes.
+        while_profiling: the tree of the steps that profiling slowed; ``None`` without such steps.
+        steps_left_out: the number of steps that profiling slowed.
+        whole_life: whether the process was captured from its start, so that all its times include
+            the profiler's overhead.
+        totals: the summed step attributes; absent if the steps have no attributes.
     """
 
     totals: TotalsEntry
 
 
 class SessionFile(TreeEntry):
-    """One process of a worker.
+    """The content of a session's file, about one process of a worker.
 
     Args:
-        incarnation: the start of the worker; ``None`` in a child process.
-        process_start: tells the process from later ones with the same id.
-        behind_profiler: whether the shim started the process, behind the profiler if one was
-            planned.
+        incarnation: identifies this start of the worker; ``None`` in a child process.
+        process_start: distinguishes the process from a later one with the same id.
+        behind_profiler: whether the shim started the process. If a profiler was planned, the
+            process then runs under it.
         skipped: how many discrete windows were not captured, by reason.
         step: the last step of a worker that counts its own steps.
-        over: whether the process has written all that it knows, as it has ended, or the run has. A
-            killed process has not.
-        drives: whether the process drives the workers of a job on Ray, so that ``Runner.json`` has
+        over: whether the file is final, because the process or the run has ended. It is false for
+            a killed process.
+        drives: whether the process drives the workers of a job on Ray. If so, ``Runner.json`` has
             the same tree.
-        environment: what the process runs on and with.
+        environment: the process's hardware and software versions.
     """
 
     version: int
@@ -147,7 +154,7 @@ def new_entry(window: Window, state: WindowState = "planned") -> WindowEntry:
 
 
 def window_of(entry: WindowEntry) -> Window:
-    """The window that an entry is about."""
+    """The window that an entry describes."""
     return Window(
         entry["number"], entry["start"], entry["stop"], entry["scope"], entry["occurrence"]
     )

@@ -15,21 +15,21 @@ from gpuprof._log import log
 from gpuprof._shim.safe import create
 
 WAIT = 600.0
-"""Seconds that the end of a process waits for the command; the command is not killed then."""
+"""Seconds that an ending process waits for the command. After that the command continues alone."""
 POLL_INTERVAL = 0.1
 # Detached from the worker: Ray kills an idle worker together with its children.
 _DETACHED = '{ sh -c "$0" >"$1" 2>&1 </dev/null; echo $? >"$1.exit"; } &'
 
 
 class FinishCommand:
-    """Runs a command once, beside the worker.
+    """Runs a command once, in parallel with the worker.
 
     Args:
-        command: for ``sh -c``.
-        name: of the worker, for messages.
-        directory: where the worker's files are. Beside them, in ``<name>.finish.log``, goes what
-            the command prints.
-        variables: what the command is told in its environment, as ``GPUPROF_HOOK_<NAME>``.
+        command: the command line, for ``sh -c``.
+        name: the worker's name, for messages.
+        directory: the directory of the worker's files. The command's output goes there, too, to
+            ``<name>.finish.log``.
+        variables: values for the command's environment; each becomes ``GPUPROF_HOOK_<NAME>``.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class FinishCommand:
     def start(self, files: list[str]) -> None:
         """Start the command, unless it was started before.
 
-        It outlives the worker.
+        The command outlives the worker.
 
         Args:
-            files: the worker's reports, absolute; the command has them in ``GPUPROF_HOOK_FILES``,
-                one a line.
+            files: the absolute paths of the worker's reports; the command gets them in
+                ``GPUPROF_HOOK_FILES``, one per line.
         """
         if self._started:
             return
@@ -80,7 +80,7 @@ class FinishCommand:
         self._watcher.start()
 
     def wait(self, timeout: float = WAIT) -> None:
-        """Wait for a started command."""
+        """Wait for the command, if it was started."""
         if self._watcher.ident is not None:
             self._watcher.join(timeout)
 

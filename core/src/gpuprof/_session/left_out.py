@@ -20,9 +20,9 @@ from gpuprof.backend.types import Window
 class LeftOut:
     """Splits a process's timing tree into ordinary steps and steps slowed by profiling.
 
-    The latter are the steps in which any worker captures, and the step after each: a window that
-    closes at the end of one step delays the others in the next. If a step number repeats, only its
-    first occurrence is captured and left out.
+    Steps slowed by profiling are those in which any worker captures, and the step after each: a
+    window that closes at the end of one step delays the other workers in the next step. If a step
+    number repeats, only its first occurrence is captured and left out.
 
     Args:
         timing: the tree. It is not changed.
@@ -72,7 +72,10 @@ class LeftOut:
         self.captured.add(Window(0, *gap) for gap in gaps if gap[0] < gap[1])
 
     def begin_step(self, number: int) -> bool:
-        """Begin a step that this process counts, and return whether it is new."""
+        """Begin a step that this process counts, and return whether it is a new step.
+
+        It is not new if it is nested in a step of the same number, or if the driver decides.
+        """
         if number == self._step or self.driven:  # nested: two callers mark the same step
             return False
         self._step = number
@@ -87,9 +90,9 @@ class LeftOut:
         return True
 
     def withdraw(self) -> None:
-        """Do not leave out the running step: all windows in it were refused, so nothing slows it.
+        """Keep the current step: all its windows were refused, so no window slows it.
 
-        Unless it follows one that was captured.
+        The step is still left out if it follows a captured step.
         """
         self._window = None
         if self.active and not self._follows:
@@ -97,7 +100,11 @@ class LeftOut:
             self._cut(False)
 
     def mark(self, left_out: bool) -> None:
-        """Begin a step, and switch trees if needed."""
+        """Begin a step, and switch trees if needed.
+
+        Args:
+            left_out: whether the step is left out of the main tree.
+        """
         self.steps += left_out
         if left_out != self.active:
             self._cut(left_out)
@@ -119,12 +126,12 @@ class LeftOut:
         whole_life: bool = False,
         totals: TotalsEntry | None = None,
     ) -> TreeEntry:
-        """The tree of the ordinary steps, and that of the steps left out, in JSON types.
+        """The tree of the ordinary steps and the tree of the steps left out, in JSON types.
 
         Args:
             device: which GPU times to read first; see `Timing.to_dict`.
             whole_life: see `TreeEntry`.
-            totals: what the steps add up to.
+            totals: the summed attributes of the steps.
         """
         if not self.steps and self._whole:  # as in most processes
             timing, while_profiling = self._timing.to_dict(device), None
