@@ -16,7 +16,7 @@ FORMAT = "[%(asctime)s][%(process)d] %(message)s"
 
 
 def log() -> logging.Logger:
-    """The logger. Adds a handler on first use if there is none."""
+    """The logger, given a handler on first use if there is none."""
     logger = logging.getLogger("gpuprof")
     if not logger.hasHandlers():
         handler = logging.StreamHandler(sys.stderr)

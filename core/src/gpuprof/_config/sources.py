@@ -147,7 +147,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def parse_value(text: str) -> Any:
-    """The value of text from a command line or a variable: YAML, or else the text itself.
+    """A value on a command line or in a variable: YAML, or else the text itself.
 
     >>> parse_value("[3, 5]"), parse_value("*policy*")
     ([3, 5], '*policy*')

@@ -35,7 +35,7 @@ _MOST_PROBLEMS = 100
 
 
 class Invalid(ValueError):
-    """An invalid value, with the valid values."""
+    """An invalid value, with what would be valid."""
 
     def __init__(self, value: object, expected: str) -> None:
         super().__init__(f"{shown(value)} is not valid; expected {expected}")
