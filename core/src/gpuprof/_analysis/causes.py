@@ -1,9 +1,10 @@
 """What makes a run slow: a table of causes, each a question to `Loop.saves`.
 
-A cause selects suspects: activities, as pairs of a process and a place. It says what these would
-take instead, and what that must save. All else is the same for all causes: a smaller set that saves
-nearly as much stands for a larger one, suspects that save nothing alone are tried together, and the
-grade says how sure it is. The words are in `gpuprof._report.causes`.
+Each cause selects suspects: activities, as pairs of a process and a place. It says how long these
+activities would take without the cause, and how much that must save. The rest is common to all
+causes. A smaller set of activities replaces a larger one if it saves nearly as much. Suspects that
+each save too little may be tried together. The grade says how sure the finding is.
+`gpuprof._report.causes` writes the sentences.
 """
 
 from __future__ import annotations
@@ -38,34 +39,34 @@ Activity = tuple[int, int]
 """What a process does at a place: positions in `Run.processes` and `Run.places`, or `OUTSIDE`."""
 
 _LARGE = 0.05
-"""Of a run, from which a cause is named."""
+"""Share of the run that a cause must save to be named."""
 _IN_A_HALF = 0.015
-"""Of a run, what a cause must cost in each half of it to be named."""
+"""Share of the run that a lasting cause must save in each half of the run to be named."""
 _NEARLY_ALL = 0.7
-"""Of what some activities save, from which fewer of them stand for all."""
+"""Share of what all activities save, from which some of the activities replace all of them."""
 _LEAST_SHARE = stragglers.LEAST_SHARE
 _LARGE_ONCE = 0.07
-"""Of a run, from which a single slow step is a cause like any other."""
+"""Share of the run that a single slow step must cost to count as a pause."""
 _MOST_OF_IT = 0.5
-"""Of what a rank is slower by, from which the garbage collector or pauses explain it."""
+"""Share of a rank's excess that the garbage collector or pauses must cause to explain the rank."""
 STARVED = 0.05
-"""Of its time, from which a rank's waiting for a processor may be why it is slow."""
+"""Share of its time that a rank must wait for a processor for this to be why it may be slow."""
 _LEAST_POOL = 3
-"""Ranks of a group whose calls are compared."""
+"""Ranks that a group needs for their calls to be compared."""
 _LEAST_CALLS = 8
-"""That a rank must answer for their time to be known."""
+"""Calls that a rank must answer for their typical time to be known."""
 _FEWER = 0.8
-"""Of the calls that ranks answer in the median, what a slow one in a pool answers at most."""
+"""Share of the ranks' median number of calls that a slow rank in a pool answers at most."""
 _LONGER = 1.5
-"""How many times the ranks' median a call of it takes at least, in both halves of the run."""
+"""How many times the ranks' median a slow rank's call must take, in both halves of the run."""
 _QUEUED = 0.2
-"""Of the time of calls, what they must wait for earlier ones for it to be a queue."""
+"""Share of their time, waiting and served, that calls must wait for earlier ones to be a queue."""
 _SYNC_NAMES = re.compile(r"(?<!a)sync|weight|broadcast|all_?reduce|barrier")
-"""Not `asyncio.sleep`."""
+"""Names of scopes that synchronise. "async" does not count, as in `asyncio.sleep`."""
 
 
 class Record(Loop):
-    """The loop of a run, with what is out of the ordinary in it."""
+    """The loop of a run, with its stragglers and its unusually long steps."""
 
     @functools.cached_property
     def stragglers(self) -> list[Straggler]:
@@ -80,23 +81,24 @@ class Record(Loop):
 
 @attrs.frozen
 class Facts:
-    """What is known of a cause besides, for its words.
+    """What else is known about a cause, for the sentences about it.
 
     Args:
-        processes: how many it is about.
-        node: where they all are and nobody that could be compared with them.
-        grew: seconds in the first and in the last quarter of the steps.
-        turns: how many ranks were the slowest in some step.
-        at: the numbers of its steps.
-        every: after how many steps it comes again, if that is regular.
-        rare: whether its place is in these steps only.
-        took: seconds of its only step.
-        a_call: seconds of a call, and of the others' median, where it answers fewer of them.
-        queued: share of the time of calls that they wait in a queue, and seconds of each.
+        processes: how many processes the cause is about.
+        node: the node of all these processes, if the node itself may be slow; else empty.
+        grew: seconds per step in the first and in the last quarter of the steps.
+        turns: how many ranks were the slowest in at least one step.
+        at: the numbers of the steps in which the cause occurs.
+        every: its period in steps, if it recurs regularly.
+        rare: whether its place occurs in these steps only.
+        took: seconds that its step took, if it has only one.
+        a_call: for a rank of a pool that answers fewer calls than the others: its seconds per
+            call, and the others' median.
+        queued: share of their time that calls wait in a queue, and seconds per call.
         inside: the scope in which most of the time between steps is spent.
-        starved: share of its time in which it waited for a processor.
-        ranks: which to capture to see it, with another one to compare them with; none of a node.
-        steps: which to capture.
+        starved: share of its time that the process, ready to run, waited for a processor.
+        ranks: which ranks to capture to see the cause, with another one to compare them with.
+        steps: which steps to capture.
     """
 
     processes: int = 1
@@ -120,27 +122,27 @@ class Finding:
     """A cause.
 
     Args:
-        cause: which one.
-        worker: its worker or node; of several the slowest.
-        workers: all of them, the slowest first. Together they are worth what `saves` says.
+        cause: the name of the cause.
+        worker: its worker or node; if there are several, the slowest.
+        workers: all its workers, the slowest first. `saves` is for all of them together.
         group: its group.
         scope: where the time goes.
-        share: of the run, what it costs: the excess over the others' median, or its share of the
-            path.
-        seconds: the same a step; of ``once`` in that step.
-        steps: in how many steps it was the slowest.
-        of: how many were looked at.
-        probability: that chance does this; ``None`` where chance has no part.
-        ratio: to the median of the others; ``None`` without others.
+        share: share of the run that it costs, by the excess over the others' median or by its
+            share of the path.
+        seconds: the same cost in seconds per step; in its step, if it has only one.
+        steps: in how many steps it was the slowest, or occurred.
+        of: how many steps were examined.
+        probability: the probability of this by chance; ``None`` where chance plays no part.
+        ratio: its time divided by the median of the others; ``None`` without others.
         saves: share of the run that would be saved if it were as fast as the others' median, or
             took no time; ``None`` if the path does not tell.
-        others_waited: seconds a step that the other workers of its group waited meanwhile, on
+        others_waited: seconds per step that the other workers of its group waited meanwhile, on
             average.
-        profiled: whether it is compared with others, and had a profiler while one of them had none,
-            so that the profiler may be the cause.
-        grade: ``named``, or ``hint`` if the record leaves room for another cause, or it is worth
-            less than 5 % of the run.
-        facts: what else its words need.
+        profiled: whether it had a profiler while a worker that it is compared with had none, so
+            that the profiler may be the cause.
+        grade: ``named``, or ``hint`` if the record leaves room for another cause, or the finding
+            is worth less than 5 % of the run.
+        facts: what else the sentences about it need.
     """
 
     cause: Name
@@ -166,11 +168,13 @@ class Suspect:
     """Activities that may be a cause.
 
     Args:
-        finding: what is said of them if they are.
-        activities: what would take less time without it.
-        excess: nanoseconds by which each of them is longer, by step, where that is known.
-        within: the positions of the only steps in which they are; ``None``: all.
-        parts: which of the activities may stand for all of them: tried in turn.
+        finding: what to report if these activities are the cause.
+        activities: what would take less time without the cause.
+        excess: nanoseconds by which each activity takes longer, by step, where that is known.
+        within: the positions of the only steps in which the activities occur; ``None`` means all
+            steps.
+        parts: conditions that each select some of the activities, to replace all of them if these
+            save nearly as much. They are tried in turn.
         doubtful: whether the record leaves room for another cause.
     """
 
@@ -187,14 +191,14 @@ class Cause:
     """A row of the table.
 
     Args:
-        select: the suspects of a record, given what is found already.
-        instead: by what to multiply the times of a suspect's activities to be without the cause;
-            ``None`` if no path tells what that saves.
-        least: share of the run that it must save, or cost if the path does not tell.
-        grade: ``large``: named from 5 % of the run on; ``lasting``: named if it also costs
-            something in both halves of the run; ``named`` and ``hint``: always.
-        blind: whether it is looked for if the path does not tell what bounds a step.
-        together: whether suspects of a group that are worth nothing alone may be so together.
+        select: returns the suspects of a record, given the earlier findings.
+        instead: returns the multipliers that take the cause out of the times of a suspect's
+            activities; ``None`` if the path cannot tell what that saves.
+        least: share of the run that a suspect must save, or must cost if the path does not tell.
+        grade: ``large``: named if it saves 5 % of the run; ``lasting``: named if it also saves
+            something in each half of the run; ``named``: always named; ``hint``: always a hint.
+        blind: whether to look for it even if the path does not tell what bounds a step.
+        together: whether to try the suspects of a group together if each saves too little alone.
     """
 
     select: Callable[[Record, Sequence[Finding]], Iterable[Suspect]]
@@ -206,7 +210,7 @@ class Cause:
 
 
 def find(record: Record, enough: bool) -> list[Finding]:
-    """The causes, the most expensive first.
+    """Find the causes, the most expensive first.
 
     Args:
         enough: whether the path tells what bounds a step.
@@ -263,7 +267,7 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, enough: bool) -> Fin
 
 
 def _only_part(record: Record, suspect: Suspect, activities: Sequence[Activity]) -> Suspect:
-    """A suspect with fewer activities, and in its words fewer workers and scopes."""
+    """The suspect with only these activities, and a finding with only their workers and scopes."""
     finding = suspect.finding
     scopes = {record.name(place, number) for number, place in activities}
     scope = scopes.pop() if len(scopes) == 1 else finding.scope
@@ -279,7 +283,7 @@ def _only_part(record: Record, suspect: Suspect, activities: Sequence[Activity])
 
 
 def _joined(suspects: Sequence[Suspect]) -> Suspect:
-    """Suspects of a group as one, the slowest first."""
+    """Join the suspects of a group, given with the slowest first, into one suspect."""
     findings = [suspect.finding for suspect in suspects]
     scopes = dict.fromkeys(finding.scope for finding in findings)
     workers = chain.from_iterable(finding.workers for finding in findings)
@@ -294,7 +298,7 @@ def _joined(suspects: Sequence[Suspect]) -> Suspect:
     )
 
 
-# What activities would take instead
+# How long activities would take instead
 
 
 def nothing(record: Record, suspect: Suspect) -> Factors:
@@ -327,7 +331,7 @@ def peers_median(record: Record, suspect: Suspect) -> Factors:
 
 
 def groups_mean(record: Record, suspect: Suspect) -> Factors:
-    """The mean of their group's ranks that are there in the step."""
+    """The mean of the suspect's ranks, over those that spend any time at the place in the step."""
     factors: dict[Activity, Floats] = {}
     for place in dict.fromkeys(place for _, place in suspect.activities):
         numbers = [number for number, other in suspect.activities if other == place]
@@ -338,7 +342,7 @@ def groups_mean(record: Record, suspect: Suspect) -> Factors:
 
 
 def usual(record: Record, suspect: Suspect) -> Factors:
-    """Their own time without what they are longer; what is in some steps only, no time."""
+    """Their own time without the excess; no time for activities that occur in some steps only."""
     if not suspect.excess:
         return nothing(record, suspect)
     factors: dict[Activity, Floats] = {}
@@ -351,7 +355,7 @@ def usual(record: Record, suspect: Suspect) -> Factors:
 
 
 def sooner(record: Record, suspect: Suspect) -> Factors:
-    """Less time outside of all scopes, as far as that is on the path."""
+    """The time outside of all scopes without the excess, as far as it is on the path."""
 
     def factor(step: int, activity: Activity) -> float:
         outside = max(1, _outside(record, activity[0], step))
@@ -361,7 +365,7 @@ def sooner(record: Record, suspect: Suspect) -> Factors:
 
 
 def _outside(record: Record, process: int, step: int) -> int:
-    """Nanoseconds that the path of a step has outside of all scopes of a process."""
+    """Nanoseconds that the path of a step spends in a process outside of all its scopes."""
     path = record.stretches(step)
     return sum(p.duration for p in path if p.process == process and p.place == OUTSIDE)
 
@@ -373,7 +377,7 @@ def _by_step(factors: Mapping[Activity, Floats]) -> Factors:
 def _times_and_mean(
     record: Record, place: int, processes: Sequence[Process]
 ) -> tuple[Floats, Floats]:
-    """Nanoseconds in a place by step and process, and by step the mean of those that are there."""
+    """Nanoseconds in a place by step and process, and by step the mean of the nonzero ones."""
     times = stragglers.own_time(record.run, place, [[process] for process in processes])
     return times, times.sum(axis=1) / (times > 0).sum(axis=1).clip(1)
 
@@ -382,7 +386,7 @@ def _times_and_mean(
 
 
 def slow(kind: stragglers.Kind) -> Callable[[Record, Sequence[Finding]], Iterator[Suspect]]:
-    """Stragglers of a kind whose reason is not the garbage collector, nor pauses."""
+    """Select the stragglers of a kind that neither the garbage collector nor pauses explain."""
 
     def select(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
         for straggler in record.stragglers:
@@ -440,7 +444,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
 
 
 def another_part(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
-    """Ranks that may be slow, or have another part than the others: no record tells which."""
+    """Ranks that are slow or have another part in the job: the record does not tell which."""
     run = record.run
     for straggler in record.stragglers:
         if straggler.kind == "imbalance":
@@ -469,10 +473,11 @@ def another_part(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
 
 
 def in_a_pool(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """Ranks whose calls take longer, where whoever is free gets the next one: all work as long.
+    """Ranks of a pool whose calls take longer.
 
-    Who gets which call would change without it, so no replay tells what that saves. The cost is
-    what the group's part of the path would lose if the rank answered as many calls as the others.
+    In a pool, whichever rank is free gets the next call, so all ranks work equally long. Without
+    the slow rank, calls would go to other ranks, so a replay cannot tell what that saves. The cost
+    is by how much the group's part of the path would shrink if the rank were as fast as the others.
     """
     run = record.run
     with_findings = {finding.group for finding in findings}
@@ -528,7 +533,7 @@ def in_a_pool(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
 
 
 def by_turns(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """Places in which another rank is slow in each step, in groups of which nothing is said."""
+    """Places in which a different rank is slow in each step, in groups without a finding."""
     run = record.run
     with_findings = {finding.group for finding in findings}
     for group in run.groups:
@@ -558,13 +563,16 @@ def _of_group(record: Record, group: str, places: Sequence[int]) -> list[Activit
 
 
 def _to_capture(record: Record, group: str, ranks: set[int]) -> list[int]:
-    """Ranks, and another one to compare them with."""
+    """The given ranks, and another one of the group to compare them with."""
     others = [process.rank for process in record.run.groups[group] if process.rank not in ranks]
     return sorted({*ranks, *others[:1]})
 
 
 def _others_waited(record: Record, straggler: Straggler) -> float:
-    """Nanoseconds a step that the other ranks did not work while a straggler did."""
+    """Nanoseconds per step by which a straggler works longer than the mean of the other ranks.
+
+    0 for a node.
+    """
     if straggler.kind == "node":
         return 0.0
     run = record.run
@@ -578,7 +586,7 @@ def _others_waited(record: Record, straggler: Straggler) -> float:
 
 
 def _is_alone_profiled(record: Record, straggler: Straggler) -> bool:
-    """Whether a straggler had a profiler, and some of those it is compared with had none."""
+    """Whether a straggler had a profiler while a worker that it is compared with had none."""
     run = record.run
     groups = {run.processes[number].group for number in straggler.processes}
     peers = {process.number for group in groups for process in run.groups[group]} - set(
@@ -588,7 +596,7 @@ def _is_alone_profiled(record: Record, straggler: Straggler) -> bool:
 
 
 def _is_explained(record: Record, straggler: Straggler, findings: Sequence[Finding]) -> bool:
-    """Whether most of what ranks are slower by is known to be the garbage collector, or pauses."""
+    """Whether the garbage collector or pauses cause most of a straggler's excess."""
     collector_costs = (
         1e9 * finding.seconds * len(record.usual)
         for finding in findings
@@ -607,7 +615,7 @@ def _is_explained(record: Record, straggler: Straggler, findings: Sequence[Findi
 
 
 def collections(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
-    """The garbage collector of all processes. Its pauses are recorded, not guessed."""
+    """The garbage collector's pauses in all processes. They are recorded, not guessed."""
     run = record.run
     rows = run.sums[(run.sums["collecting"] > 0) & ~run.waiting_places[run.sums["place"]]]
     rows = rows[np.isin(rows["step"], record.usual)]
@@ -644,7 +652,10 @@ def collections(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
 def on_path(
     cause: Name, belongs: Callable[[Record, Activity, Kind], bool]
 ) -> Callable[[Record, Sequence[Finding]], Iterator[Suspect]]:
-    """What the path has of a kind, and the same of all ranks: they would take as long."""
+    """Select the activities on the path that `belongs` accepts, in all ranks of their groups.
+
+    If only the rank on the path became faster, another rank would take as long in its place.
+    """
 
     def select(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
         run = record.run
@@ -759,7 +770,7 @@ def _is_at(place: int, activity: Activity) -> bool:
 
 
 def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
-    """The time between steps, and who works there if a ledger tells."""
+    """The time between steps, and who works then if a ledger tells."""
     run, count = record.run, len(record.gaps[0])
     total = float((record.gaps[1] - record.gaps[0]).sum())
     if not total:
@@ -793,14 +804,14 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
 
 
 def only_few(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """Places that few ranks have in most steps, while the others wait."""
+    """Places that only a few ranks enter, in most steps, while the others wait."""
     for occasion in _others_than(record.occasions.rare, record, findings):
         if occasion.is_usual(record) and not occasion.is_of_most(record):
             yield _occasion(record, "only this rank", occasion)
 
 
 def now_and_then(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """Places that few ranks have in some steps, and pauses that come regularly."""
+    """Places that only a few ranks enter, in some steps, and pauses at regular intervals."""
     occasions = [*record.occasions.rare, *record.occasions.pauses]
     for occasion in _others_than(occasions, record, findings):
         regular = occasion.more is None or occasion.period(record) is not None
@@ -809,21 +820,21 @@ def now_and_then(record: Record, findings: Sequence[Finding]) -> Iterator[Suspec
 
 
 def pauses(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """Steps in which a rank was much longer at a place than usually."""
+    """Several steps, at irregular intervals, in which a rank spent unusually long at a place."""
     for occasion in _others_than(record.occasions.pauses, record, findings):
         if len(occasion.rows) > 1 and occasion.period(record) is None:
             yield _occasion(record, "pauses", occasion)
 
 
 def long_pauses(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """Single steps like that, if they are very long: machines have many reasons."""
+    """Single steps with such a pause, if very long: a machine may pause for many reasons."""
     for occasion in _others_than(record.occasions.pauses, record, findings):
         if len(occasion.rows) == 1 and occasion.cost >= _LARGE_ONCE * record.loop:
             yield _occasion(record, "pauses", occasion)
 
 
 def once(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """The longest of those, if nothing else is rare."""
+    """The most expensive of the single slow steps, if there is no other finding of that kind."""
     others = {"pauses", "garbage collection", "recurring", "only this rank"}
     if others.isdisjoint(finding.cause for finding in findings):
         singles = (
@@ -838,7 +849,7 @@ def once(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
 def _others_than(
     occasions: Iterable[Occasion], record: Record, findings: Sequence[Finding]
 ) -> Iterator[Occasion]:
-    """Occasions that no finding is about, and that are no kind of step."""
+    """The occasions that no finding covers, except kinds of steps such as evaluations."""
     workers = {
         finding.worker for finding in findings if finding.cause in ("pauses", "garbage collection")
     }
@@ -887,7 +898,11 @@ def _occasion(record: Record, cause: Name, occasion: Occasion) -> Suspect:
 
 
 def _finding(record: Record, cost: float, a_step: int = 0, **about: Any) -> Finding:
-    """A finding that costs so many nanoseconds in all steps that count, or in some of them."""
+    """Build a finding from its total cost in nanoseconds.
+
+    Args:
+        a_step: the number of steps to divide the cost by; 0 means all steps that count.
+    """
     count = len(record.usual)
     about = {"steps": count, "of": count, **about}
     seconds = cost / 1e9 / (a_step or count)
@@ -914,4 +929,4 @@ CAUSES: Sequence[Cause] = (
     Cause(long_pauses, usual, _LARGE_ONCE, "hint"),
     Cause(once, None, 0.02, "hint", blind=True),
 )
-"""What is looked for, in this order: what is found first is not looked for again."""
+"""The causes to look for, in this order: later ones skip what earlier ones have found."""

@@ -25,36 +25,36 @@ Integers = NDArray[np.int64]
 
 _LEAST_STEPS = 8
 _MOST_CALLS = 64
-"""Calls of a place in a step. With more, which one is which is not worth the time."""
+"""Calls of a place in a step. Matching more of them across ranks is not worth the time."""
 _APART = 0.02
-"""Share of a step by which the beginnings differ at least, in the median."""
+"""Share of a step by which the calls' beginnings must differ, in the median."""
 _TOGETHER = 0.15
-"""Share of that by which the ends differ at most."""
+"""Share of the difference of the beginnings by which the ends may differ."""
 _SLOPE = 0.7
-"""How much longer a call has to take on a rank for each second that it begins earlier: 1 where it
-waits for the others, 0 where it works."""
+"""How much longer a rank's call has to take for each second that the rank begins earlier: 1 if the
+rank waits for the others, 0 if it works."""
 _TELLING = 0.05
 """Share of the difference of the beginnings by which something has to vary, so that its slope tells
 anything."""
 _EXACT = 0.05
-"""Share of the difference of the beginnings up to which equal ends are no chance."""
+"""Share of the difference of the beginnings. Ends that differ by less are not equal by chance."""
 _ONE_GROUP_SLOPE = 0.5
-"""The same of ranks in one process group: these are known to communicate."""
+"""`_SLOPE` for the ranks of one process group, which are known to communicate."""
 _AFTER = 0.95
-"""Share of their calls in which no rank ends before the last one begins."""
+"""Share of the calls of one process group in which all ranks must end after the last one begins."""
 _FOLLOWS = 0.5
-"""How much later the calls have to end for each second that the last one begins later: 1 where they
-wait for it, 0 where somebody else ends their wait."""
+"""How much later the calls have to end for each second that the last rank begins later: 1 if the
+ranks wait for that rank, 0 if something else ends their wait."""
 _MOST_ALONE = 16
-"""Ranks that end with nobody, after which no more sets are looked for."""
+"""Stop looking for sets after this many ranks that end together with no other rank."""
 
 
 def recognise(run: Run) -> list[Collective]:
     """Find the places where ranks wait for each other, and add these waits to the run's ledgers.
 
-    Each call there gets an inner scope from its beginning to the last rank's, which waits for the
-    ``barrier``. That is the most that it can have waited: what a rank did before the reduction is
-    not seen.
+    Each call there gets an inner scope, marked as waiting for the ``barrier``. It lasts from the
+    call's beginning until the last rank begins its own call. The real wait may be shorter, because
+    the work of a rank before the reduction is not recorded.
     """
     collectives = []
     for group, members in run.groups.items():
@@ -79,7 +79,7 @@ _Meeting = tuple[Sequence[Process], Sequence["_Calls"]]
 
 
 def _meetings(run: Run, members: Sequence[Process], place: int) -> list[_Meeting]:
-    """The ranks that wait for each other in a place: all together, or some with some."""
+    """The sets of ranks that wait for each other in a place: all ranks as one set, or several."""
 
     def those(of: Sequence[Process]) -> _Meeting:
         one_group = are_one_group(of)
@@ -129,14 +129,14 @@ def _ending_together(
 
 @attrs.frozen(eq=False)
 class _Calls:
-    """The calls of a place that are the same one in each step and rank.
+    """The calls of a place that have the same number in each step, on all ranks.
 
     Args:
-        number: which one of a step.
+        number: the number of the call in its step, from 0.
         steps: positions of the steps.
         rows: positions in the ledgers' spans, by step and rank.
-        starts: nanoseconds of the run, by step and rank.
-        ends: the same.
+        starts: when the calls began, in nanoseconds of the run, by step and rank.
+        ends: when they ended, likewise.
     """
 
     number: int
@@ -146,7 +146,11 @@ class _Calls:
     ends: Integers
 
     def meets(self, run: Run, one_group: bool) -> bool:
-        """Whether the ranks, maybe of one process group, wait for each other in it."""
+        """Whether the ranks wait for each other in these calls.
+
+        Args:
+            one_group: whether all the ranks are in one process group.
+        """
         usual = np.isin(self.steps, run.usual)
         if usual.sum() < _LEAST_STEPS:
             return False
@@ -162,10 +166,10 @@ class _Calls:
         last, end = began.max(axis=1), (ends - origin).max(axis=1).astype(float)
         of_ranks = -_centred(_centred(began, 1), 0), _centred(_centred(took, 1), 0), _SLOPE
         of_steps = _centred(last, 0), _centred(end, 0), _FOLLOWS
-        # where little varies, a slope is that of noise
+        # without variation, a slope would be fitted to noise
         little = max(2 * end_spread, _TELLING * start_spread)
         if one_group and (ends.min(axis=1) >= starts.max(axis=1)).mean() >= _AFTER:
-            # however far apart a busy machine lets them end
+            # a busy machine may let these ranks end far apart, so do not look at end_spread
             return _slope(-_centred(began, 1), _centred(took, 1)) >= _ONE_GROUP_SLOPE and (
                 of_steps[0].std() <= little or _slope(*of_steps[:2]) >= _FOLLOWS
             )
@@ -190,7 +194,7 @@ def _slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> float:
 
 
 def _shared_places(members: Sequence[Process]) -> set[int]:
-    """The places in which all of these processes have been in enough steps."""
+    """The places that each of these processes has called often enough."""
     sets: list[set[int]] = []
     for process in members:
         counts = np.bincount(process.ledger.spans["place"], minlength=len(process.places))
@@ -199,7 +203,7 @@ def _shared_places(members: Sequence[Process]) -> set[int]:
 
 
 def _has_below(run: Run, place: int, hidden: set[int]) -> bool:
-    """Whether any of the places is inside another one."""
+    """Whether any of the hidden places is inside the given place, or is that place."""
 
     def around(number: int) -> Iterator[int]:
         while number >= 0:
@@ -261,7 +265,7 @@ def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls]:
 
 
 def _add_waits(run: Run, place: int, meetings: Sequence[_Meeting]) -> None:
-    """Add the scopes in which ranks wait, with the keys at which they meet."""
+    """Add the scopes in which ranks wait, with a key for each meeting."""
     around = run.places[place]
     inner = len(run.places)
     inner_place = Place.inside(around, place, WAIT, BARRIER)

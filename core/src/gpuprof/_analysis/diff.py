@@ -21,11 +21,11 @@ FEWEST = 30
 DEFAULT = "step > 5%"
 STEP = "step"
 _MATTERS = 0.1
-"""Share of a step from which a rank's work counts for what could be found."""
+"""Share of a step that a rank's work must have to count for `Diff.finds_rank`."""
 _WORTH_NAMING = 0.01
-"""Share of a step by which a rank's work must have grown."""
+"""Share of a step by which a rank's time must have grown for the rank to be listed."""
 Ranked = Scope | Group
-"""What has figures of ranks."""
+"""What has figures for each rank."""
 _CONDITION = re.compile(r"\s*(?P<target>.+?)\s*>\s*(?P<bounds>[^>]+)")
 _BOUND = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>%|s|ms|us|µs)")
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
@@ -36,11 +36,11 @@ class Condition:
     """When to fail: a step, group or place that is slower by more than both bounds.
 
     Args:
-        text: as it was written.
-        target: ``step``, a group, or a place: its path, the end of it, or a wildcard, and a group
-            and a colon in front of it to mean that group's only.
+        text: the condition as the user wrote it.
+        target: ``step``, a group, or a place. A place is a path, the end of a path, or a wildcard;
+            ``GROUP:`` in front limits it to one group.
         ratio: the relative bound; 0 without one.
-        seconds: the absolute one per step; 0 without one.
+        seconds: the absolute bound in seconds per step; 0 without one.
     """
 
     text: str
@@ -53,7 +53,7 @@ class Condition:
         """Read a condition.
 
         Raises:
-            ConfigError: it is not one.
+            ConfigError: the text is not a condition.
 
         >>> condition = Condition.parse("rollout/generate > 10%, 20ms")
         >>> condition.target, condition.ratio, condition.seconds
@@ -78,10 +78,10 @@ class Condition:
         return cls(text.strip(), match["target"], sum(relative), sum(absolute))
 
     def exceeded(self, change: Change, to_others: Change | None = None) -> bool:
-        """Whether the lower end of a change lies above both bounds.
+        """Whether the lower end of a change's interval lies above both bounds.
 
-        Of a rank also whether it has changed by more than that, and the lower end of its change to
-        the other ranks lies above both.
+        A rank also exceeds them if its change lies above both bounds and so does the lower end of
+        its change relative to the other ranks.
         """
         if self._above(change.low, change):
             return True
@@ -90,14 +90,14 @@ class Condition:
         )
 
     def suspected(self, change: Change) -> bool:
-        """Whether a change lies above both bounds, its interval left aside."""
+        """Whether a change lies above both bounds, ignoring its interval."""
         return self._above(change.ratio, change)
 
     def _above(self, ratio: float, change: Change) -> bool:
         return ratio > 1 + self.ratio and change.before * (ratio - 1) > self.seconds
 
     def fails_from(self, change: Change, to_others: Change | None = None) -> float:
-        """The ratio from which a change with an interval as wide as this one's would fail."""
+        """The ratio from which a change would fail, if its interval were as wide as this one's."""
         widths = [
             interval.ratio / interval.low
             for interval in (change, to_others)
@@ -108,14 +108,15 @@ class Condition:
 
 @attrs.frozen
 class ScopeChange:
-    """A place in a group's trees.
+    """How the time in a place of a group's trees has changed.
 
     Args:
-        change: of a step's seconds in it, the mean of the group's ranks.
-        share: of the step's change, with its sign; ``None`` if the step's may be chance.
+        change: the change of the seconds per step in the place, the mean of the group's ranks.
+        share: its share of the step's change, with its sign; ``None`` if the step's change may be
+            chance.
         calls: per step and rank, before and after.
         worker: the rank that has changed most in the same direction; empty in a group of one.
-        of_worker: its change.
+        of_worker: the change of that rank.
     """
 
     group: str
@@ -143,9 +144,9 @@ class RankChange:
     """How the work of a rank has changed.
 
     Args:
-        scope: where; of a rank whose whole work has changed, where it has changed most.
-        change: of its seconds per step.
-        to_others: of its seconds to those of the other ranks in the same step.
+        scope: the place; if the rank's whole work has changed, the one that has changed most.
+        change: the change of its seconds per step.
+        to_others: the change of its time relative to the other ranks' in the same step.
     """
 
     group: str
@@ -156,7 +157,7 @@ class RankChange:
 
     @property
     def certain(self) -> bool:
-        """Whether it has become slower, and not only the others faster, by more than chance."""
+        """Whether the rank, beyond chance, has become slower, and not only the others faster."""
         return self.to_others.low > 1 and self.change.ratio**2 >= self.to_others.ratio
 
 
@@ -166,8 +167,9 @@ class Failure:
 
     Args:
         worker: the rank; empty for a whole group or the step.
-        change: of its seconds.
-        to_others: of a rank's seconds to those of the other ranks; ``None`` if it waits there.
+        change: the change of the seconds.
+        to_others: the change of a rank's time relative to the other ranks'; ``None`` if the rank
+            waits there.
     """
 
     group: str
@@ -179,12 +181,13 @@ class Failure:
 
 @attrs.frozen
 class Check:
-    """A condition and what came of it.
+    """A condition and its result.
 
     Args:
-        failures: the worst one first; empty if all is in order.
-        unsure: what has changed by more than the bounds, but may have by chance.
-        fails_from: the least ratio that it could find with these runs, among its targets the worst.
+        failures: the worst one first; empty if the condition has not failed.
+        unsure: changes beyond the bounds that may be chance.
+        fails_from: the smallest ratio at which the condition would fail with these runs, whichever
+            of its targets has changed.
     """
 
     condition: Condition
@@ -195,7 +198,7 @@ class Check:
 
 @attrs.frozen
 class OneSided:
-    """A place that only one side has, and its seconds per step."""
+    """A place that only one of the two sets of runs has, and its seconds per step."""
 
     group: str
     scope: str
@@ -204,10 +207,11 @@ class OneSided:
 
 @attrs.frozen
 class Missing:
-    """Ranks that another run has, and this one lacks.
+    """Ranks that another run has and this one lacks.
 
     Args:
-        run: its side, ``A`` or ``B``, and its name; only its name in a baseline.
+        run: the side, ``A`` or ``B``, and the name of this run; in a baseline only the name.
+        workers: the names of the ranks.
     """
 
     run: str
@@ -219,20 +223,22 @@ class Diff:
     """Two sets of runs compared.
 
     Args:
-        before: the runs.
-        after: the same.
+        before: the first set of runs.
+        after: the second set of runs.
         step: the change of a step's seconds.
-        scopes: of places that both have, in order of what they cost.
-        new: places that only the second has, the one that takes most first.
-        gone: places that only the first has.
-        groups: by name.
+        scopes: the changes of places that both sets have, the largest first.
+        new: places that only the second set has, the one that takes most first.
+        gone: places that only the first set has, the one that takes most first.
+        groups: the changes of the groups.
         checks: one for each condition.
-        slower_ranks: the one that costs most first.
-        finds_rank: the least ratio of a rank's work to the others' that would be told from chance
-            nine times in ten; ``None`` where no group has several ranks.
-        missing: ranks that not all runs have. Others do their work, so that no condition is judged.
-        kept: what the first run was promised, and whether the second one is promised the same
-            again, so that nobody has mended it.
+        slower_ranks: the rank that costs most first.
+        finds_rank: the smallest change of a rank's work relative to the others' that these runs
+            would tell from chance nine times in ten, as a ratio; ``None`` where no group has
+            several ranks.
+        missing: ranks that some runs lack. Other ranks do their work there, so no condition is
+            checked.
+        kept: the saving promised for the first set, and whether the second set is promised one
+            from the same workers, so that the cause has not been removed.
     """
 
     before: list[Summary]
@@ -256,10 +262,10 @@ class Diff:
 
 @attrs.frozen
 class _Place:
-    """A scope of a group, or with an empty path all its work.
+    """A scope of a group, or all the group's work if the path is empty.
 
     Args:
-        sides: what the runs have there, of those that have it.
+        sides: for each set of runs, the figures of those runs that have the place.
     """
 
     group: str
@@ -268,7 +274,7 @@ class _Place:
 
     @property
     def ranks(self) -> list[str]:
-        """Those that are there in all these runs."""
+        """The ranks that spend time here in all these runs."""
         both = list(chain.from_iterable(self.sides))
         return [
             name
@@ -278,23 +284,23 @@ class _Place:
 
     @property
     def chances(self) -> int:
-        """How many figures of it are looked at: its group's, and two of each rank."""
+        """How many figures are compared here: the group's, and two for each rank."""
         return 2 * len(self.ranks) + 1
 
     def change(self, chances: int = 1) -> Change:
-        """How it has changed; see `compare`."""
+        """How the group's time here has changed; see `compare`."""
         before, after = ([entry.seconds for entry in side] for side in self.sides)
         return compare(before, after, chances)
 
     def of_ranks(self, chances: int) -> Iterator[tuple[str, Change, Change | None]]:
-        """The change of each rank, and that of its time to the other ranks'."""
+        """Each rank, its change, and the change of its time relative to the other ranks'."""
         first, second = self.sides
         to_others = {
             name: ([e.to_others[name] for e in first], [e.to_others[name] for e in second])
             for name in self.ranks
             if all(name in entry.to_others for entry in chain(first, second))
         }
-        # what ranks differ by from run to run is told by all of them
+        # how much a rank differs from run to run is estimated from all ranks
         pool = list(to_others.values())
         for name in self.ranks:
             before, after = ([entry.ranks[name] for entry in side] for side in self.sides)
@@ -310,13 +316,13 @@ def diff(
     """Compare runs.
 
     Args:
-        before: one or more, equal but for chance.
-        after: the same.
+        before: one or more runs that differ by chance only.
+        after: likewise.
         conditions: when to fail.
 
     Raises:
-        ConfigError: they cannot be compared: ranks were killed, there are too few steps, or a
-            condition is about nothing that both have.
+        ConfigError: the runs cannot be compared: ranks were killed, there are too few steps, or
+            the target of a condition is not in both sets of runs.
     """
     sides = (("A", before), ("B", after))
     pairs = [(f"{side} ({run.run})", run) for side, runs in sides for run in runs]
@@ -346,7 +352,7 @@ def diff(
 
 
 def _places(before: Sequence[Summary], after: Sequence[Summary]) -> Iterator[_Place]:
-    """The work and the scopes of all groups that any run has."""
+    """The work and the scopes of every group, if at least one run has them."""
     for name in dict.fromkeys(name for run in (*before, *after) for name in run.groups):
         groups = [[run.groups[name] for run in s if name in run.groups] for s in (before, after)]
         yield _Place(name, "", groups)
@@ -356,7 +362,7 @@ def _places(before: Sequence[Summary], after: Sequence[Summary]) -> Iterator[_Pl
 
 
 def _only(places: Sequence[_Place], side: int) -> list[OneSided]:
-    """The scopes that only one side has, the one that takes most first."""
+    """The scopes that only the given side has, the one that takes most first."""
     scopes = [
         OneSided(place.group, place.scope, fmean(e.seconds.seconds for e in place.sides[side]))
         for place in places
@@ -376,9 +382,9 @@ def _kept(before: Sequence[Summary], after: Sequence[Summary]) -> tuple[Promise,
 def _slower_ranks(
     works: Sequence[_Place], places: Sequence[_Place], step: Change
 ) -> tuple[list[RankChange], float | None]:
-    """The ranks that have become slower, and the least ratio of one's work that would show it.
+    """The ranks that have become slower, and the smallest ratio that would show in any rank's work.
 
-    Their whole work is looked at, and each of their innermost scopes.
+    Compares each rank's whole work and each of its innermost scopes.
     """
     paths = {(place.group, place.scope) for place in places}
     innermost = [
@@ -402,7 +408,7 @@ def _slower_ranks(
 
 
 def _changed_ranks(places: Sequence[_Place]) -> Iterator[RankChange]:
-    """The change of each rank that is compared with others, one of as many that are looked at."""
+    """The change of each rank that has others to compare with, corrected for their number."""
     chances = sum(len(place.sides[0][0].to_others) for place in places)
     for place in places:
         for worker, change, to_others in place.of_ranks(chances):
@@ -463,7 +469,7 @@ def _check(condition: Condition, step: Change, places: Sequence[_Place]) -> Chec
 
 
 def _targets(target: str, step: Change, places: Sequence[_Place]) -> Iterator[Failure]:
-    """All that a condition is about, as if it had failed; a scope's ranks after their group."""
+    """All that a condition applies to, as if it had failed: for a scope, the group, then ranks."""
     if target == STEP:
         yield Failure("", STEP, "", step)
         return
@@ -479,7 +485,7 @@ def _targets(target: str, step: Change, places: Sequence[_Place]) -> Iterator[Fa
 
 
 def _means(target: str, group: str, path: str) -> bool:
-    """Whether a condition's target is a place.
+    """Whether a condition's target matches a scope of a group.
 
     >>> _means("predict", "A", "rollout/predict"), _means("B:*", "A", "rollout/predict")
     (True, False)
@@ -490,7 +496,7 @@ def _means(target: str, group: str, path: str) -> bool:
 
 
 def _ends(path: str) -> Iterator[str]:
-    """A path, and what is left of it without the scopes around."""
+    """A path, then the same path without its outermost scope, and so on."""
     while path:
         yield path
         path = path.partition("/")[2]
@@ -500,7 +506,7 @@ def check_runs(runs: Sequence[Summary]) -> None:
     """Check that runs can be a baseline.
 
     Raises:
-        ConfigError: there are too few steps, ranks that not all of them have, or killed ones.
+        ConfigError: there are too few steps, some runs lack ranks, or ranks were killed.
     """
     pairs = [(run.run, run) for run in runs]
     missing = [f"{gap.run} has no ledger of {listed(gap.workers)}" for gap in _missing(pairs)]
@@ -513,7 +519,7 @@ def _refuse(what: str, problems: Sequence[str]) -> None:
 
 
 def _missing(runs: Sequence[tuple[str, Summary]]) -> Iterator[Missing]:
-    """What a run lacks that another has."""
+    """For each run that lacks ranks that another run has, those ranks."""
     workers = {
         where: [name for group in run.groups.values() for name in group.workers]
         for where, run in runs
@@ -541,7 +547,7 @@ def _too_few(runs: Sequence[tuple[str, Summary]]) -> Iterator[str]:
 
 
 def left_out(run: Summary) -> str:
-    """Which steps are not used, as the end of a sentence."""
+    """How many steps are not used, and why, as the end of a sentence."""
     reasons = (
         (run.steps.warm_up, "warm-up"),
         (run.steps.disturbed, "captured or slowed by a window"),

@@ -1,6 +1,6 @@
 """Why a step takes as long as it does: where the time goes, the critical path, and causes.
 
-What is here is without words: `gpuprof._report.explain` has them.
+This module returns values only: `gpuprof._report.explain` writes the sentences.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._session.instruments.coroutines import AWAIT
 
 EXPLAINED = 0.7
-"""Of a path, what must be explained before it is said what bounds a step."""
+"""Share of the path that must be explained before gpuprof says what bounds a step."""
 _LEAST_LOST = 0.02
-"""Of a step, from which what is not explained has a remedy."""
+"""Share of a step that an unexplained part must have for gpuprof to suggest a remedy."""
 _ON_PATH = 0.005
-"""Of a step, from which a part is on its path."""
+"""Share of a step from which a part counts as on the step's path."""
 _LISTED = 10
 
 
@@ -34,13 +34,13 @@ class GroupTimes:
     """Where a group's time goes in the steps that count.
 
     Args:
-        workers: how many.
-        work: share of the time of all its workers in scopes that work.
-        waits: the same in scopes that wait.
-        outside: the same outside of all scopes; on Ray, mostly between two calls.
-        imbalance: the most work of any rank to the mean of the ranks, in the median step.
-        scope: the place in which it waits most; empty if it does not.
-        waits_for: for whom it waits there.
+        workers: the number of workers.
+        work: share of all workers' time that is spent in scopes that work.
+        waits: share of their time in scopes that wait.
+        outside: share of their time outside of all scopes; on Ray, mostly between two calls.
+        imbalance: the most work of any rank divided by the mean of the ranks, in the median step.
+        scope: the place in which the group waits most; empty if it does not wait.
+        waits_for: whom the group waits for in that place.
     """
 
     group: str
@@ -55,13 +55,14 @@ class GroupTimes:
 
 @attrs.frozen
 class ScopeTimes:
-    """How long a worker of a group is in a scope in a step, all its calls together.
+    """How long a worker of a group spends in a scope per step, in all its calls together.
 
     Args:
-        scope: its path.
-        p50: seconds, the median of the steps that count and of the workers.
-        p95: the 95th percentile.
-        bytes: what it handles there in a step, the mean; ``None`` where that is not recorded.
+        scope: the path of the scope.
+        p50: the median over the workers and the steps that count, in seconds.
+        p95: the 95th percentile, in seconds.
+        bytes: the mean number of bytes that a worker handles there per step; ``None`` where that
+            is not recorded.
     """
 
     group: str
@@ -73,13 +74,13 @@ class ScopeTimes:
 
 @attrs.frozen
 class PathPart:
-    """What the critical path of a step spent in a place of a worker.
+    """The time that the critical path of a step spends in a place of a worker.
 
     Args:
         kind: see `gpuprof._analysis.path.Kind`.
-        seconds: in the step.
-        share: of the step.
-        steps: share of all steps that count in which this was on the path.
+        seconds: the time in this step.
+        share: share of this step.
+        steps: share of the steps that count in which this part is on the path.
     """
 
     worker: str
@@ -99,8 +100,8 @@ class Path:
         why: why this step was chosen.
         seconds: its duration.
         parts: the longest first.
-        others: how many shorter ones are left out.
-        explained: share of it that is explained.
+        others: how many shorter parts are left out.
+        explained: share of the path that is explained.
     """
 
     step: int
@@ -116,10 +117,10 @@ class KindOfStep:
     """What most ranks of a group do in some steps only, such as an evaluation.
 
     Args:
-        scope: its path.
-        steps: in how many steps.
-        every: after how many steps it comes again; ``None`` if that is not regular.
-        share: of the run, in the slowest rank of each step.
+        scope: the path of the scope in which they do it.
+        steps: the number of these steps.
+        every: the period in steps; ``None`` if it is not regular.
+        share: share of the run, by the slowest rank of each step.
     """
 
     group: str
@@ -131,11 +132,11 @@ class KindOfStep:
 
 @attrs.frozen
 class Share:
-    """What an activity has of the critical paths of all steps that count.
+    """An activity's share of the critical paths of the steps that count.
 
     Args:
         kind: see `gpuprof._analysis.path.Kind`.
-        share: of the steps, on average.
+        share: the mean share of a step.
     """
 
     worker: str
@@ -150,9 +151,9 @@ class Remedy:
     """What to add to a job so that more of its path is explained.
 
     Args:
-        kind: which of the remedies.
-        instruments: all that are to be on.
-        waits_for: the group that is waited for; empty if that is not known.
+        kind: which remedy.
+        instruments: all instruments that should be on.
+        waits_for: the group that the job waits for; empty if that is not known.
         gone: the workers whose ledgers lack their last calls.
     """
 
@@ -167,17 +168,17 @@ class Remedy:
 
 @attrs.frozen
 class Confidence:
-    """How far the answer can be trusted.
+    """How far the explanation can be trusted.
 
     Args:
-        explained: share of the paths, over all steps that count, that is explained.
-        clock_bound: seconds by which the times of two processes may be off; ``None``: not known.
+        explained: the explained share of the critical paths of the steps that count.
+        clock_bound: seconds by which the times of two processes may be off; ``None`` if unknown.
         disturbed: share of all steps that profiling disturbed.
-        reason: why it does not say what bounds a step; empty if it does.
+        reason: why the explanation does not say what bounds a step; empty if it does.
         worker: the worker with the longest unexplained part of the path.
-        scope: the scope there, or around it.
-        seconds: how long it is a step.
-        remedy: what would explain it; ``None`` if nothing is missing.
+        scope: the scope of that part.
+        seconds: the length of that part per step.
+        remedy: what would explain that part; ``None`` if nothing is missing.
     """
 
     explained: float
@@ -191,34 +192,35 @@ class Confidence:
 
     @property
     def enough(self) -> bool:
-        """Whether it says what bounds a step."""
+        """Whether the explanation says what bounds a step."""
         return not self.reason
 
 
 @attrs.frozen
 class Explanation:
-    """The answer.
+    """What `explain` says about a run.
 
     Args:
         run: the run's id.
         driver: the name of the process that drives the steps; empty if each rank has its own.
-        launched: whether `gpuprof run` has started it.
+        launched: whether `gpuprof run` started the run.
         steps: how many steps there are, and the numbers of those left out.
-        seconds: of the steps that count: ``median``, ``mean``, ``least``, ``most`` and ``sum``;
-            ``loop``: from the first one's beginning to the last one's end, without the steps that
-            do not count; ``in_steps``: the share of that in steps.
-        kinds: of steps that differ from most.
-        groups: of those that were timed.
-        paths: empty if nothing was timed.
-        shares: of all paths.
-        findings: the most expensive first.
-        extra: for each of these the line of code that takes most of what is more there; ``None``
-            where samples do not tell.
-        lines: those that take most of the places that bound steps.
+        seconds: durations of the steps that count: ``median``, ``mean``, ``least``, ``most`` and
+            ``sum``; ``loop``: from the beginning of the first of them to the end of the last,
+            without the steps that do not count; ``in_steps``: the share of the loop in steps.
+        kinds: kinds of steps that differ from most steps.
+        groups: where the time of each timed group goes.
+        scopes: how long workers spend in each scope.
+        paths: critical paths of chosen steps; empty if nothing was timed.
+        shares: each activity's share of all critical paths.
+        findings: the causes, the most expensive first.
+        extra: for each finding, the line of code that takes most of the extra time; ``None`` where
+            samples do not tell.
+        lines: the lines of code that take most of the time in the places that bound steps.
         untimed: the processes whose scopes were switched off.
-        uncounted: the processes in no group, as another one has their rank.
+        uncounted: the processes that are in no group, because another process has their rank.
         ended_early: workers that were killed or crashed while the run went on.
-        recognised: the places in which ranks were taken to meet although nothing recorded it.
+        recognised: the places in which ranks appear to meet although no meeting was recorded.
         problems: files that cannot be read.
     """
 
@@ -244,7 +246,7 @@ class Explanation:
 
     @property
     def slow_workers(self) -> list[str]:
-        """Those that are a cause, the most expensive first."""
+        """The workers that are a cause, the most expensive first."""
         return [finding.worker for finding in self.findings if finding.cause in causes.OF_A_WORKER]
 
 
@@ -253,14 +255,14 @@ def explain(run: Run, step: int | None = None) -> Explanation:
 
     Args:
         run: the run, with at least one step that counts.
-        step: the number of the step whose path is wanted; ``None``: the median step's and the
-            slowest one's.
+        step: the number of the step whose path to show; ``None`` means the median step and the
+            slowest step.
     """
     return Explainer(run).explain(step)
 
 
 class Explainer:
-    """Explains a run, and the path of any of its steps, at the cost of one.
+    """Explains a run and the paths of its steps, sharing the work between calls.
 
     Args:
         run: the run, with at least one step that counts.
@@ -271,10 +273,10 @@ class Explainer:
         self.record = Record(run)
 
     def explain(self, number: int | None = None) -> Explanation:
-        """The answer; see `explain`."""
+        """Build the explanation; see `explain`."""
         run, record = self.run, self.record
         members = dict(run.groups)
-        if run.driver is not None and not record.graph.blind:  # else its scopes do not tell work
+        if run.driver is not None and not record.graph.blind:  # a blind one may wait in any scope
             members = {"Runner": [run.processes[run.driver]], **members}
         confidence = self._confidence()
         byte_sizes = sizes(run)
@@ -325,10 +327,10 @@ class Explainer:
     # Steps
 
     def chosen(self, number: int | None = None) -> list[tuple[int, str]]:
-        """The positions of the steps to show, and why: the median one and the slowest one.
+        """The positions of the steps to show, and why each is shown.
 
         Args:
-            number: of the only step to show.
+            number: the number of the step to show; ``None`` means the median step and the slowest.
         """
         record = self.record
         if number is not None:
@@ -356,7 +358,7 @@ class Explainer:
         }
 
     def _kinds(self) -> list[KindOfStep]:
-        """The kinds of steps that are not in most steps."""
+        """The kinds of steps that occur now and then."""
         record = self.record
         return [
             KindOfStep(
@@ -431,7 +433,7 @@ class Explainer:
         ]
 
     def path(self, position: int, why: str) -> Path:
-        """The critical path of a step, summed up by place; `why` the step was chosen."""
+        """The critical path of a step, summed up by place. `why` says why the step was chosen."""
         step, record = self.run.steps[position], self.record
         sums: dict[tuple[int, int, Kind], int] = {}
         for stretch in record.stretches(position):
@@ -491,7 +493,7 @@ class Explainer:
         )
 
     def _remedy(self, process: Process, place: int) -> Remedy | None:
-        """What to add where a path is lost; ``None`` if nothing is missing."""
+        """What to add to explain a part of a path; ``None`` if nothing is missing."""
         run = self.run
         can_show_calls = run.driver is not None and "ray" not in run.instruments
         with_ray = sorted({*run.instruments, "ray"})

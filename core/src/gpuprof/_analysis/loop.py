@@ -1,7 +1,7 @@
 """What a run tells about its loop: the steps that count, their critical paths, and `saves`.
 
-Every cause is a question to `Loop.saves`: what would the run save if these activities took that
-long instead?
+Every cause is a question to `Loop.saves`: how much shorter would the run be if some activities took
+less time?
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ NAMES = {
 }
 """Names of places that are no scope."""
 BETWEEN_CALLS = "(between its calls)"
-"""The place of a driver that works in no scope."""
+"""The name of `OUTSIDE` for a driver that is known to work there."""
 _MOST_PATHS = 200
 _MOST_MOMENTS = 20_000
-"""Calls that are played again for a what-if, over all its steps."""
+"""Calls to replay for a what-if question, in all steps together."""
 
 
 class Loop:
-    """The loop of a run: its steps that count.
+    """The loop of a run, made up of the steps that count.
 
     All shares are of the whole loop: from the first step's beginning to the last one's end.
 
@@ -62,7 +62,7 @@ class Loop:
         self.replayed = [step for first, last in self.windows for step in range(first, last + 1)]
 
     def name(self, place: int, process: int | None = None) -> str:
-        """The name of a place, as people read it; `OUTSIDE` of a driver may have another one."""
+        """The name of a place, as people read it. `OUTSIDE` may have another name for a driver."""
         if place == OUTSIDE and process == self.run.driver and self.graph.driver_works:
             return BETWEEN_CALLS
         return NAMES[place] if place in NAMES else self.run.places[place].name
@@ -77,7 +77,10 @@ class Loop:
 
     @functools.cached_property
     def shares(self) -> dict[tuple[int, int, Kind], Floats]:
-        """What each part of the paths had of the steps that were looked at, to their mean."""
+        """The time of each process, place and kind on the path of each sampled step.
+
+        Relative to the mean duration of the sampled steps.
+        """
         shares: dict[tuple[int, int, Kind], Floats] = {}
         length = sum(self.run.steps[step].duration for step in self.sampled) / len(self.sampled)
         length = max(1.0, length)
@@ -90,7 +93,7 @@ class Loop:
         return shares
 
     def is_open(self, part: tuple[int, int, Kind]) -> bool:
-        """Whether it is not known what a part of a path is: that of a process, at a place."""
+        """Whether a part of a path is unexplained. A part is a process, a place and a kind."""
         _, place, kind = part
         hides = kind == "work" and place >= 0 and bool(self.run.may_wait[place])
         return hides or kind in ("unexplained", "outside")
@@ -98,11 +101,11 @@ class Loop:
     # What if
 
     def saves(self, factors: Factors, steps: Sequence[int] | None = None) -> float:
-        """The share of the run that is saved if times are multiplied.
+        """The share of the run that is saved if the times of some activities are multiplied.
 
         Args:
-            factors: by what, for each step.
-            steps: the positions of those in which they are; ``None``: of all.
+            factors: the multipliers for each step.
+            steps: the positions of the steps to apply them to; ``None`` means all steps.
         """
         windows, of_all = self.windows, 1.0
         if steps is not None and not self._all_replayed:
@@ -115,13 +118,13 @@ class Loop:
         return (1 - after / before) * of_all if before else 0.0
 
     def in_halves(self, saves: float, factors: Factors) -> tuple[float, float]:
-        """What a saving is in each half of the run."""
+        """How much of a saving comes from each half of the run."""
         first = self.saves(_only(self.usual[: len(self.usual) // 2], factors))
         return first, saves - first
 
 
 def _gaps(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """From when to when no step was, after each that counts before another one that does."""
+    """The starts and ends of the gaps between adjacent steps that both count."""
     usual = np.array(run.usual, np.int64)
     before = usual[:-1][np.diff(usual) == 1]
     starts = np.array([run.steps[position].end for position in before], np.int64)
@@ -130,13 +133,13 @@ def _gaps(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def _only(steps: Iterable[int], factors: Factors) -> Factors:
-    """Factors in some steps, and none in the others."""
+    """Factors that apply in the given steps only."""
     chosen = frozenset(steps)
     return lambda step: factors(step) if step in chosen else {}
 
 
 def _cut(rows: Iterable[Window], most: int) -> list[Window]:
-    """Some parts of rows of steps, evenly spread, with so many steps in all."""
+    """Evenly spread parts of rows of steps, with about `most` steps in all."""
     length = max(1, most // 4)
     parts = [
         (first, min(first + length - 1, end))
@@ -147,7 +150,7 @@ def _cut(rows: Iterable[Window], most: int) -> list[Window]:
 
 
 def _spread(positions: Sequence[int], most: int) -> list[int]:
-    """At most so many of the positions, evenly spread."""
+    """At most `most` of the positions, evenly spread."""
     if len(positions) <= most:
         return list(positions)
     return [positions[number * len(positions) // most] for number in range(most)]

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 
 def tail(successes: float, trials: float, chance: float) -> float:
-    """The probability of at least so many successes.
+    """The probability of at least so many successes in so many trials.
 
     Args:
-        successes: rounded down.
-        trials: rounded up.
-        chance: of each.
+        successes: their number, which is rounded down.
+        trials: their number, which is rounded up.
+        chance: the probability that a trial succeeds.
 
     >>> round(tail(9, 10, 0.5), 4), tail(0, 10, 0.5)
     (0.0107, 1.0)
@@ -38,7 +38,7 @@ def tail(successes: float, trials: float, chance: float) -> float:
 
 
 def holm(probabilities: Sequence[float]) -> list[float]:
-    """Holm's correction: each p-value as it counts among so many.
+    """Correct each p-value for the number of p-values, by Holm's method.
 
     >>> holm([0.01, 0.5, 0.02])
     [0.03, 0.5, 0.04]
@@ -53,9 +53,9 @@ def holm(probabilities: Sequence[float]) -> list[float]:
 
 
 def independent_share(values: NDArray[np.float64]) -> float:
-    """What share of the steps counts, as steps that follow each other are alike.
+    """The share of the steps that count as independent, as successive steps resemble each other.
 
-    ``(1 - r) / (1 + r)`` for a correlation r > 0 of each value with the next one.
+    It is ``(1 - r) / (1 + r)``, where r > 0 is the correlation of each value with the next one.
     """
     deviations = values - values.mean()
     power = float(deviations @ deviations)
