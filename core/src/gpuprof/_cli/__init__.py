@@ -35,18 +35,20 @@ COMMANDS = {
     "config": "Show, validate, explain, or convert a configuration.",
     "backends": "List installed backends and their profilers.",
 }
-"""Each command's help, so that listing the commands imports none of them. The command `x-y` is the
-function `command` in `x_y.py`."""
+"""Each command's help, so that listing the commands imports none of their modules.
+
+The command `x-y` is the function `command` in `x_y.py`.
+"""
 
 
 class LazyGroup(click.Group):
-    """Imports a command when it is used, and prints our errors as messages.
+    """Imports a command when it is used, and prints gpuprof's errors without a traceback.
 
     The exit code is 2 for bad input and for anything else that gpuprof refuses.
     """
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """The commands' names, in the order of the table."""
+        """The commands' names, in the order of `COMMANDS`."""
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
@@ -64,10 +66,10 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def main(self, *arguments: Any, **options: Any) -> Any:
-        """Run the command line. All output is escaped, click's own errors as well."""
+        """Run the command line. All output is escaped, including click's own errors."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                # where ASCII is set click would take UTF-8, too, but write past what escapes
+                # click, too, would switch from ASCII to UTF-8, but then bypass our escaping
                 ascii_only = codecs.lookup(stream.encoding).name == "ascii"
                 stream.reconfigure(
                     encoding="utf-8" if ascii_only else None, errors="backslashreplace"
@@ -76,7 +78,7 @@ class LazyGroup(click.Group):
             return super().main(*arguments, **options)
 
     def invoke(self, context: click.Context) -> object:
-        """Run the command, with our errors as messages."""
+        """Run the command. Print gpuprof's errors without a traceback."""
         try:
             return super().invoke(context)
         except GpuprofError as error:

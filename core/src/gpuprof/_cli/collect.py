@@ -54,7 +54,7 @@ def _collect(directory: str, on_ray: bool, address: str, width: int | None) -> N
             f"{os.path.join(directory, 'run.json')}: missing or damaged, so the run's "
             "configuration is unknown and nothing can be collected"
         )
-    # A copy of a run is no place for the files of the original.
+    # Files of the original run must not go into a copy of it.
     own = about["directory"] if _same(directory, about["directory"]) else directory
     is_staged = about["working_dir"] != os.path.dirname(about["directory"])
     away = os.path.join(about["working_dir"], about["run"]) if on_ray or is_staged else own
@@ -66,7 +66,7 @@ def _collect(directory: str, on_ray: bool, address: str, width: int | None) -> N
     home = Collection(nodes, away, directory, enabled=on_ray or is_staged, owner=own)
     with printing.progress(sum(sum(record.sizes.values()) for record in whole_files)) as bar:
         problems = home.bring(whole_files, progress=bar)
-    # The driver has finished this run: files may have been added, but the receipt stands.
+    # The driver has finished this run: list new files, but keep its receipt.
     if info.manifest is not None and info.finalized:
         count = close.list_again(info.manifest, directory, records)
         click.echo(f"{count} files in {directory}, listed in manifest.json")

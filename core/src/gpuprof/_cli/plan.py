@@ -98,7 +98,7 @@ def command(
 
 
 def _find(option: str, name: str, places: Sequence[Place], strict: bool = True) -> Place:
-    """The place of the worker with a name; unless `strict`, also one that is not among `places`."""
+    """The place of the named worker, which must be one of `places` if `strict`."""
     match = re.fullmatch(r"(.+)-(\d+)", name)
     if match is None:
         raise click.UsageError(

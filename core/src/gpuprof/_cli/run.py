@@ -89,7 +89,7 @@ def command(
         raise click.UsageError("expected a command after KEY=VALUE")
     if shutil.which(words[0]) is None:
         click.echo(f"gpuprof: {words[0]}: command not found", err=True)
-        sys.exit(127)  # as a shell
+        sys.exit(127)  # as a shell does
     waits: Mapping[str, str | None] = {}
     if framework is not None:
         plugin = integrate.framework(framework)
@@ -109,7 +109,7 @@ def command(
     overrides = (*overrides, "verbose=true") if verbose else overrides
     overrides = (*overrides, f"step_at={step_at}") if step_at else overrides
     configuration = load(source, system=system, overrides=overrides, defaults=own)
-    if waits:  # the user's first: the first match counts
+    if waits:  # the user's entries come first, because the first match wins
         configuration = attrs.evolve(
             configuration, waits={**configuration.waits, **waits, **configuration.waits}
         )

@@ -21,17 +21,17 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _PROGRAM = re.compile(r"(.*/)?(python[\d.]*|bash|sh|uv)|[^=]*\.(py|sh)")
 """The words that start a training: an interpreter, a shell, uv, or a script."""
 _OF_PROGRAM = ("-m", "--config-name", "--config-path")
-"""Options of a training command, each with a value, that are no settings."""
+"""Options of a training command that take a value and are not settings."""
 
 
 def examples(*lines: str) -> str:
-    """A command's examples, for the end of its help."""
+    """The text with a command's examples for the end of its help."""
     title = "Example:" if len(lines) == 1 else "Examples:"
     return "\n".join(["\b", title, *(f"  {line}" for line in lines)])
 
 
 def arguments(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the arguments `words` and `system`, for `parts` and `load`."""
+    """Add the arguments `words` and `system` to a command that calls `parts` or `load`."""
     words = click.argument("words", nargs=-1, metavar="[CONFIG] [KEY=VALUE]...")
 
     @functools.wraps(command)
@@ -46,9 +46,9 @@ def arguments(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _training_command(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Accept a whole training command: drop the words that start the training.
+    """Make a command accept a whole training command, by dropping words that are not settings.
 
-    ``--config FILE`` is CONFIG where there is no other, as for ``gpuprof run``.
+    ``--config FILE`` is taken as CONFIG if no other file is given, as in ``gpuprof run``.
     """
 
     @functools.wraps(command)
@@ -70,7 +70,7 @@ def _training_command(command: Callable[..., Any]) -> Callable[..., Any]:
 def _settings(words: tuple[str, ...]) -> Iterator[str]:
     """The settings among the words of a training command.
 
-    Its options are among the words where ``--`` stands before them.
+    The words include options of the training command if ``--`` precedes them.
 
     >>> list(_settings(("uv", "run", "train.py", "--config-name", "ppo", "a.b=c")))
     ['a.b=c']
@@ -78,7 +78,7 @@ def _settings(words: tuple[str, ...]) -> Iterator[str]:
     before = ""
     for word in words:
         of_program = _PROGRAM.fullmatch(word) or word.partition("=")[0] in _OF_PROGRAM
-        # a suite of RLinf's is an argument of its shell script
+        # RLinf's shell script takes the name of a test suite as an argument
         of_script = before.endswith(".sh") and "=" not in word and not os.path.exists(word)
         of_program = of_program or before in _OF_PROGRAM or (before, word) == ("uv", "run")
         if not of_program and not of_script:
@@ -87,21 +87,21 @@ def _settings(words: tuple[str, ...]) -> Iterator[str]:
 
 
 def system_option(text: str) -> Decorator:
-    """The option `system`, whose help begins with this text."""
+    """The option ``--from``, whose help begins with `text`."""
     values = "verl, rlinf, nemo-rl, or that of another plugin. Default: gpuprof."
     return click.option("--from", "system", metavar="SYSTEM", help=f"{text}: {values}")
 
 
 def is_override(word: str) -> bool:
-    """Whether a word is an override, and not a file or a command."""
+    """Whether a word is an override rather than a file or a command."""
     return ("=" in word or word.startswith("~")) and not os.path.exists(word)
 
 
 def no_link(directory: str) -> str:
-    """The directory of a run to write into; refuses a link.
+    """Check that the run directory to write into is not a symbolic link, and return it.
 
     Raises:
-        ConfigError: it is a link, as an archive from somebody else may hold.
+        ConfigError: `directory` is a symbolic link, which a downloaded archive may contain.
     """
     if os.path.islink(directory.rstrip(os.sep)):
         problem = f"{directory}: a link, and nothing is written through one"
@@ -112,7 +112,7 @@ def no_link(directory: str) -> str:
 def find_run(name: str, output_dir: str) -> str:
     """The directory of a run, or a file in one, given by name or by path.
 
-    Says on stderr which run is the latest.
+    For the name `latest`, prints the path on stderr.
 
     Raises:
         ConfigError: there is no such run.
@@ -126,7 +126,7 @@ def find_run(name: str, output_dir: str) -> str:
 
 
 def end(problems: Collection[str]) -> None:
-    """Print what is broken or missing, and exit with code 1 if anything is."""
+    """Print the problems on stderr. If there are any, exit with code 1."""
     for problem in problems:
         click.echo(problem, err=True)
     if problems:
@@ -138,7 +138,7 @@ def _configured_output_dir() -> str:
         return DISABLED.output_dir
     try:
         return load((), None).output_dir
-    except GpuprofError as error:  # the commands that need no configuration still work
+    except GpuprofError as error:  # commands that need no configuration must still work
         click.echo(f"gpuprof: GPUPROF_CONFIG ignored: {error}", err=True)
         return DISABLED.output_dir
 
@@ -182,7 +182,7 @@ def parts(words: tuple[str, ...]) -> tuple[str | None, list[str]]:
     """The configuration file, if there is one, and the overrides.
 
     Raises:
-        click.UsageError: there are two files.
+        click.UsageError: more than one file is given.
     """
     overrides = [word for word in words if is_override(word)]
     files = [word for word in words if word not in overrides]

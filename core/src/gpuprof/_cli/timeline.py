@@ -59,7 +59,7 @@ def command(
 
 
 def _chosen(step: int | None, steps: str | None) -> tuple[int | None, int | None]:
-    """The first and the last step to show."""
+    """The first and the last step to show, from the options."""
     if steps is None:
         return step, step
     if step is not None:

@@ -1,4 +1,4 @@
-"""Who is profiled, with which command and environment, and which files will be there.
+"""Plans which workers are profiled, with which command and environment, into which files.
 
-Pure: nothing starts.
+Pure: starts no process.
 """

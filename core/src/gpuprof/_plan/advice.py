@@ -18,7 +18,10 @@ from gpuprof._plan.worker import PlannedWorker
 MANY_REPORTS = 500
 MANY_STEPS = 100
 _MISSPELT = 0.8
-"""Similarity from which a group's name counts as misspelt. Related names are less similar."""
+"""Similarity to another name from which a group's name counts as misspelt.
+
+Names that are merely related, such as ``Actor`` and ``ActorGroup``, are less similar.
+"""
 
 
 def advice(
@@ -31,8 +34,8 @@ def advice(
     """Notes for the user, the most important first.
 
     Args:
-        are_given: whether the user named the workers; otherwise the configuration did.
-        launcher: what starts them: ``run`` or ``ray``; ``None``: not said.
+        are_given: whether the user named the workers, and not only the configuration.
+        launcher: what starts the workers: ``run`` or ``ray``; ``None`` if unknown.
     """
     if not config.enabled:
         return list(config.source.notes)
@@ -51,10 +54,10 @@ def advice(
 
 
 def oversights(config: Config, rows: Sequence[PlannedWorker]) -> list[str]:
-    """Groups and ranks that the configuration selects and the running job lacks.
+    """Warnings about groups and ranks that the configuration selects but the running job lacks.
 
     Args:
-        rows: the workers of the job so far.
+        rows: the workers that the job has so far.
     """
     if not config.enabled:
         return []
@@ -64,7 +67,7 @@ def oversights(config: Config, rows: Sequence[PlannedWorker]) -> list[str]:
 
 
 def _none_is_meant(selection: Selection) -> bool:
-    """Whether the configuration selects nothing on purpose: null, or no steps."""
+    """Whether the selection is empty on purpose: ranks or nodes are null, or steps are empty."""
     no_steps = selection.steps is not None and not selection.steps.ranges
     return no_steps or selection.ranks is None or selection.nodes is None
 
@@ -106,7 +109,7 @@ def _unmatched(config: Config, groups: list[str], are_given: bool) -> Iterator[s
                     "give the job's groups in workers"
                 )
             continue
-        # A name found only in the configuration is the user's own group, or a misspelt one.
+        # A name found only in the configuration is a group of the user's own, or is misspelt.
         own = not are_given and bool(system_groups) and pattern in groups
         candidates = system_groups if own else groups
         if not candidates or any(matches(group, (pattern,)) for group in candidates):
@@ -118,10 +121,10 @@ def _unmatched(config: Config, groups: list[str], are_given: bool) -> Iterator[s
 
 
 def unmatched_names(config: Config, names: Sequence[str]) -> list[str]:
-    """The entries of `groups` that rename or leave out a class that the Ray job lacks.
+    """Warnings about entries of `groups` that rename or leave out a class that the Ray job lacks.
 
     Args:
-        names: of the actors' classes that it has, and of the group of its tasks.
+        names: the names of the job's actor classes, and of the group of its tasks.
     """
     return [
         f"{config.where('groups')}: {_matches_none(pattern, names, _nearest(pattern, names, 0.5))}"
@@ -164,7 +167,7 @@ def _channels(config: Config, groups: list[str]) -> Iterator[str]:
 
 
 def _no_rank(config: Config, groups: list[str], rows: Sequence[PlannedWorker]) -> Iterator[str]:
-    if config.backend == "none":  # nobody is profiled, and that is meant
+    if config.backend == "none":  # no rank is profiled, on purpose
         return
     for group in groups:
         rows_of_group = [row for row in rows if row.worker.group == group]
@@ -196,7 +199,7 @@ def _same_names(rows: Sequence[PlannedWorker]) -> Iterator[str]:
         for row in rows
         if row.profiled
         for file in row.distinct_files
-        if "{pid}" not in file  # which only the running job fills in
+        if "{pid}" not in file  # only the running job fills in the pid
     )
     file = next((os.path.basename(file) for file, count in files.items() if count > 1), None)
     if file is not None:

@@ -11,7 +11,7 @@ from gpuprof._plan.worker import PlannedWorker
 
 RANK = "{rank}"
 DIRECTORY = "{directory}"
-"""Placeholder for the run's directory on a node."""
+"""Placeholder for the directory of the run's files on a node."""
 _WORKER, _GROUP, _NODE = "{worker}", "{group}", "{node}"
 _DIFFERENT = "…"
 _DIGEST = "[0-9a-f]{12}"
@@ -25,10 +25,10 @@ class Fold:
     """Workers whose rows differ only in group, rank and node.
 
     Args:
-        first: the row of the first of them.
-        members: ranks by group.
-        tokens: the text of that row, in parts: those at odd positions are numbers.
-        varying: the positions at which the workers differ, with what stands for it there.
+        first: the row of the first worker.
+        members: the ranks of the workers, by group.
+        tokens: the text of the first row in parts, with numbers and hashes at odd positions.
+        varying: the positions of parts that differ between workers, with a placeholder for each.
     """
 
     first: PlannedWorker
@@ -37,7 +37,7 @@ class Fold:
     varying: dict[int, str] = attrs.field(factory=dict)
 
     def add(self, row: PlannedWorker) -> bool:
-        """Add a worker if its row differs only in numbers that are ranks; tell whether it does."""
+        """Add a worker if its row differs only in ranks and hashes. Return whether it was added."""
         tokens = _tokens(row)
         if len(tokens) != len(self.tokens):
             return False
@@ -58,12 +58,12 @@ class Fold:
 
     @property
     def name(self) -> str:
-        """Its workers, such as ``ActorGroup-[0-7], EnvGroup-0``."""
+        """The names of the workers, such as ``ActorGroup-[0-7], EnvGroup-0``."""
         return ", ".join(f"{group}-{_ranges(ranks)}" for group, ranks in self.members.items())
 
     @property
     def row(self) -> PlannedWorker:
-        """One row for all of them, with ``{rank}`` or ``{worker}`` where they differ."""
+        """One row for all workers, with ``{rank}`` or ``…`` where their rows differ."""
         text = "".join(
             self.varying.get(position, token) for position, token in enumerate(self.tokens)
         )
@@ -90,7 +90,7 @@ class Fold:
 
 
 def fold(rows: Iterable[PlannedWorker]) -> list[Fold]:
-    """Fold equal rows into one, in the order of their first workers."""
+    """Fold equal rows into one each, in the order of their first workers."""
     folds: list[Fold] = []
     alike: dict[object, list[Fold]] = {}
     for row in rows:
@@ -108,7 +108,10 @@ def fold(rows: Iterable[PlannedWorker]) -> list[Fold]:
 
 
 def _tokens(row: PlannedWorker) -> list[str]:
-    """The texts of a row in parts, numbers at odd positions; its names are placeholders."""
+    """Split a row's texts into parts, with numbers and hashes at odd positions.
+
+    Placeholders replace the worker's name, group, node and directory first.
+    """
     worker = row.worker
     reason = re.sub(rf" {re.escape(worker.group)}$", f" {_GROUP}", row.reason)
     texts = [

@@ -22,11 +22,11 @@ _EXPECTED = f"a number of ranks from 1 to {MOST_RANKS}"
 
 @attrs.frozen
 class Place:
-    """One worker, and its place.
+    """One worker, its node and its GPUs.
 
     Args:
-        node: host name, or ``None`` if unknown.
-        gpus: how many GPUs it has, or ``None`` if unknown.
+        node: the host name of the worker's node, or ``None`` if unknown.
+        gpus: the number of GPUs that the worker has, or ``None`` if unknown.
     """
 
     group: str
@@ -73,9 +73,10 @@ def parse(spec: str | os.PathLike[str] | Mapping[str, Any] | Sequence[Place]) ->
     """Read the workers of a job.
 
     Args:
-        spec: ``ActorGroup=8:1,EnvGroup=2`` (GROUP=RANKS:GPUS, the GPUs being those of each rank);
-            or a YAML file or mapping, with a number of ranks for each group, or a mapping with
-            `count`, `gpus` and `nodes`; or a list of places, returned as it is.
+        spec: one of three forms. Text such as ``ActorGroup=8:1,EnvGroup=2``: GROUP=RANKS:GPUS,
+            where GPUS is for each rank. A YAML file or a mapping, with a number of ranks for each
+            group, or with a mapping of `count`, `gpus` and `nodes` for each group. A list of
+            places, which is returned as it is.
 
     Raises:
         ConfigError: lists every problem with its full key path.

@@ -39,7 +39,7 @@ class Plan:
     """What will happen to each worker of a job.
 
     Args:
-        rows: one for each worker, in the given order.
+        rows: one row for each worker, in the given order.
         warnings: what the user should know before the start.
         backend: the profiler's name.
     """
@@ -55,7 +55,7 @@ class Plan:
         """The plan for people. Workers with equal rows are one row, and each note comes once.
 
         Args:
-            width: of the screen; ``None``: the terminal's.
+            width: the screen's width in characters; ``None`` means the terminal's.
         """
         folds = fold(self.rows)
         lines = [workers.row.text(workers.name, width, short=True) for workers in folds]
@@ -82,7 +82,7 @@ class Plan:
 
     @property
     def _total(self) -> str:
-        """The number of profiled workers and of expected reports."""
+        """The line with the number of profiled workers and of expected reports."""
         count = sum(row.profiled for row in self.rows)
         files = sum(len(row.distinct_files) for row in self.rows)
         reports = f"{files} report{'' if files == 1 else 's'}"
@@ -114,11 +114,11 @@ def plan(
     """Plan each worker of a job. Implements `gpuprof.plan`.
 
     Args:
-        workers: ``None``: the groups that `config` names.
-        launcher: what starts the workers; ``None``: not said, so Ray.
+        workers: the workers of the job; ``None`` means the groups that `config` names.
+        launcher: what starts the workers; ``None`` assumes Ray.
 
     Raises:
-        ConfigError: `workers` is not valid, or a key of `config` is not valid for one of them.
+        ConfigError: `workers` is not valid, or a key of `config` is not valid for a worker.
         PluginError: the backend cannot be loaded.
     """
     planner = Planner(config, RUN, config.working_dir)
@@ -142,9 +142,9 @@ def defaults(launcher: Launcher | None, places: Sequence[Place] | None) -> dict[
 
 
 def notes(config: Config) -> list[str]:
-    """The plan's notes on the options, each one once, for any workers.
+    """The plan's notes on the options, without repetition, for all workers that `config` names.
 
-    Assumes a GPU for workers whose GPUs are unknown.
+    Assumes a GPU for workers whose number of GPUs is unknown.
 
     Raises:
         ConfigError: the backend's options are not valid for the workers that are selected.
@@ -163,11 +163,11 @@ def notes(config: Config) -> list[str]:
 
 @attrs.frozen
 class Asked:
-    """What this machine's profiler says of a configuration's options.
+    """The verdict of this machine's profiler on a configuration's options.
 
     Args:
-        refusals: the options that it refuses, in its own words.
-        note: why it was not asked; empty if it was.
+        refusals: an error for each refused option, with the profiler's own words.
+        note: why the profiler was not asked; empty if it was.
     """
 
     refusals: tuple[str, ...] = ()
@@ -177,10 +177,10 @@ class Asked:
 def ask_tool(config: Config, places: Sequence[Place] | None = None) -> Asked:
     """Let this machine's profiler check the options of each kind of worker.
 
-    Takes some tenths of a second for each kind, and starts no other program.
+    Takes some tenths of a second for each kind. The profiler starts no program.
 
     Args:
-        places: the workers; ``None``: those that `config` names.
+        places: the workers; ``None`` means the workers that `config` names.
     """
     if config.selects_nothing:
         return Asked()
@@ -210,10 +210,10 @@ def ask_tool(config: Config, places: Sequence[Place] | None = None) -> Asked:
 
 
 def one_of_a_kind(config: Config, places: Sequence[Place] | None = None) -> list[Place]:
-    """One worker of each kind: groups with overrides, other groups, and those without a GPU.
+    """One worker of each kind: of each group with overrides, of the others, with and without a GPU.
 
     Args:
-        places: the workers; ``None``: those that `config` names, wildcards included.
+        places: the workers; ``None`` means the workers that `config` names, including by wildcard.
     """
     kinds: dict[tuple[str, bool, bool], Place] = {}
     for place in known(config, with_wildcards=True) if places is None else places:
@@ -227,7 +227,7 @@ def known(config: Config, with_wildcards: bool = False) -> list[Place]:
     """The workers that a configuration names: its groups, with their selected ranks.
 
     Args:
-        with_wildcards: also a worker for each wildcard.
+        with_wildcards: whether to add a worker for each wildcard.
     """
     system_groups = config.source.workers
     groups: dict[str, float | None] = {
@@ -261,11 +261,11 @@ def _row(planner: Planner, place: Place, of_this_machine: bool) -> PlannedWorker
 
 
 def shell_line(config: Config, place: Place) -> str:
-    """One worker's command line for a shell on this machine; append the worker's script to it.
+    """One worker's command line for a shell on this machine, to which the user adds the script.
 
     Raises:
         ConfigError: the worker is not profiled.
-        ToolError: the profiler's program is not here.
+        ToolError: the profiler's program is not on this machine.
     """
     run = f"plan-{os.getpid()}"
     planner = Planner(config, run, config.working_dir)
@@ -277,7 +277,7 @@ def shell_line(config: Config, place: Place) -> str:
     if not row.wrapped:
         raise ConfigError(f"{row.worker.name}: no command is put in front of it: {row.reason}")
     row = plan(tool=planner.check_tool())
-    # What notes the exit code is for the shim, which is not there.
+    # The wrapper that records the exit code serves the shim, and the shell runs no shim.
     row = attrs.evolve(row, command=tuple(word for word in row.command if word != KEEP_EXIT_CODE))
     row = _filled(
         row, {"{node}": node_name(), "{incarnation}": "1", "{interpreter}": sys.executable}
@@ -286,7 +286,7 @@ def shell_line(config: Config, place: Place) -> str:
     for name, value in row.environment.items():
         words += ["-u", name] if value is None else []
     words += [
-        # A secret is not written out: the shell has it, or has not.
+        # A secret is not written out: the shell takes it from its own environment.
         f'{name}="${name}"'
         if is_secret(name) or name in row.secret
         else shlex.quote(f"{name}={value}")

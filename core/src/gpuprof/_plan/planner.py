@@ -43,7 +43,7 @@ class Planner:
         ConfigError: the backend's section is not valid.
 
     Attributes:
-        library_steps: whether workers have the steps of libraries while nobody marks any.
+        library_steps: whether instruments of libraries mark steps as long as the job marks none.
     """
 
     def __init__(self, config: Config, run: str, output_dir: str) -> None:
@@ -57,7 +57,7 @@ class Planner:
             self.manager("all")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the backend, which another process loads itself."""
+        """Leave out the backend: the process that unpickles this object loads it again."""
         return {
             "library_steps": self.library_steps,
             "config": self.config,
@@ -73,7 +73,7 @@ class Planner:
 
     @functools.cached_property
     def capability(self) -> contract.Capability | None:
-        """How the backend records; ``None`` for timing trees only."""
+        """How the backend records; ``None`` if it only keeps timing trees."""
         return contract.capability(self._parts[0])
 
     def manager(self, group: str) -> Hooks:
@@ -89,7 +89,7 @@ class Planner:
         return self._managers[group]
 
     def _plugin_options(self, group: str) -> dict[str, Any]:
-        """The options of each plugin that has any, by its name."""
+        """The options of each plugin that has options, by the plugin's name."""
         models = {name: loading.options_of(plugin) for name, plugin in self._parts[1]}
         return {
             name: self.config.options(group, model, name)
@@ -125,11 +125,12 @@ class Planner:
         """Try the profiler on this machine with the options that a worker will have.
 
         Args:
-            start: ``False``: only have it read the options.
+            start: whether to start a program under the profiler. ``False`` only makes the profiler
+                read the options.
 
         Raises:
-            ToolError: the profiler failed; the message quotes its output. Or it cannot be tried:
-                there is no temporary directory, as on a full disk.
+            ToolError: the profiler failed, and the message quotes its output; or the profiler
+                cannot be tried because there is no temporary directory, as on a full disk.
         """
         group = plan.worker.group
         try:
@@ -145,13 +146,13 @@ class Planner:
             )
 
     def try_out(self, plan: PlannedWorker, tool: Tool) -> None:
-        """`preflight` of a job that is about to start.
+        """Call `preflight` for a job that is about to start.
 
-        A full temporary directory does not keep the job from starting: its workers run without the
-        profiler, and say so.
+        Skips it if the temporary directory is full, unless `on_error` is ``raise``. The job still
+        starts; its workers log that they run without the profiler.
 
         Raises:
-            ToolError: as `preflight`.
+            ToolError: as for `preflight`.
         """
         if self.config.on_error == "raise" or not is_full(os.environ.get("TMPDIR") or "/tmp"):
             self.preflight(plan, tool)
@@ -171,7 +172,7 @@ class Planner:
 
         Raises:
             ConfigError: a key of the group or of the backend is not valid, or the backend does not
-                support it.
+                support the key.
         """
         check_name(group, rank)
         config = self.config
@@ -285,7 +286,7 @@ class Planner:
         """The steps in which any worker of the run captures, as ascending ranges.
 
         Args:
-            group: one of the run's, with a name that the configuration may lack.
+            group: a group of the run, which the configuration need not name.
         """
         if group not in self._captured:
             pairs = [
@@ -302,7 +303,7 @@ class Planner:
         return any(selection.armed for selection in self._selections(group))
 
     def _selections(self, group: str) -> list[Selection]:
-        """The selections of all groups that capture: named, matched by a pattern, and `group`."""
+        """The selections that capture: of `group` and of the groups in the configuration."""
         config = self.config
         if config.selects_nothing or not self._captures(group):
             return []
@@ -317,7 +318,7 @@ class Planner:
         ]
 
     def _captures(self, group: str) -> bool:
-        """Whether the backend does more than keep timing trees."""
+        """Whether the backend or a plugin does more than keep timing trees."""
         hook = self.manager(group).hook
         return any(getattr(hook, name).get_hookimpls() for name in loading.ACTING)
 
@@ -325,7 +326,7 @@ class Planner:
         """The variables that the backend and the plugins set for a worker.
 
         Raises:
-            PluginError: two of them set one variable to different values.
+            PluginError: two of these set the same variable to different values.
         """
         variables: dict[str, str | None] = {}
         owners: dict[str, str] = {}
@@ -342,7 +343,7 @@ class Planner:
         return variables
 
     def row(self, plan: PlannedWorker, interpreter: list[str], tool: Tool | None) -> Row:
-        """The worker's row: what the worker and its shim read from `GPUPROF_WORKER`."""
+        """The row that the worker and its shim read from the variable `GPUPROF_WORKER`."""
         worker = plan.worker
         row: Row = {
             "version": VERSION,
@@ -370,7 +371,7 @@ class Planner:
             row["watchdog"] = self.config.watchdog
         steps = self.captured_steps(worker.group)
         own = [(window.start, window.stop) for window in worker.windows]
-        # left out if they tell nothing new: the row travels in a variable, whose length is limited
+        # only if they add something: the row travels in a variable, whose length is limited
         if list(steps) != own:
             row["captured_steps"] = list(steps)
         selection = self.config.selection(worker.group)
@@ -409,14 +410,14 @@ class Planner:
                 )
                 or [],
             }
-            # left out otherwise: the variable's length is limited
+            # only if it is set: the variable's length is limited
             if self.config.verbose:
                 row["launch"]["verbose"] = True
         return row
 
 
 def _pattern(hook: Any, worker: Worker) -> str:
-    """The template of the scopes' files; empty if the backend knows none beforehand."""
+    """The path template of the files of discrete scopes; empty if the backend gives none."""
     sample = Window(1, None if worker.lifetime else 1, 2, "scope", 1)
     file = (hook.expected_files(worker=worker, windows=(sample,)) or {}).get(1)
     stem = worker.final_stem(sample)
@@ -446,7 +447,7 @@ def _selection_notes(config: Config, group: str, selection: Selection) -> Iterat
 
 
 def ledger_limits(config: Config) -> LedgerLimits:
-    """The size limits of a ledger, and the sampling rate beside it."""
+    """The size limits of a ledger, and the rate of stack samples."""
     return {
         "bytes_per_step": config.ledger.bytes_per_step,
         "total": config.ledger.total,
@@ -455,9 +456,10 @@ def ledger_limits(config: Config) -> LedgerLimits:
 
 
 def common_tool(tools: Sequence[Tool]) -> Tool:
-    """The tool to plan with while the worker's node is unknown.
+    """The tool to plan with as long as the worker's node is unknown.
 
-    Its path is a placeholder. Its version and features are set only if all `tools` have the same.
+    The tool's path is a placeholder. Its version and features are set only if they are equal for
+    all `tools`.
 
     >>> common_tool([Tool("/a/nsys", "2023.4.4"), Tool("/b/nsys", "2023.4.4")]).version
     '2023.4.4'
@@ -480,6 +482,6 @@ def _load_parts(
 
 
 def _listed(*keys: str) -> str:
-    """Keys as an English list without repetition."""
+    """Join keys into an English list without repetition."""
     *most, last = dict.fromkeys(keys)
     return f"{', '.join(most)} and {last}" if most else last

@@ -14,7 +14,7 @@ from gpuprof._tables import labelled
 from gpuprof.backend.types import Worker
 
 _FEW = 8
-"""How many windows a short row names."""
+"""Maximum windows that a short row names."""
 
 
 @attrs.frozen
@@ -22,19 +22,21 @@ class PlannedWorker:
     """One row of the plan.
 
     Args:
-        worker: who; its node and incarnation are placeholders.
-        profiled: whether capture windows are opened on it.
-        reason: why it is profiled, or why not.
-        command: the rendered argument vector, with placeholders; empty when nothing is put in front
+        worker: the worker; its node and incarnation are placeholders.
+        profiled: whether capture windows are opened on the worker.
+        reason: why the worker is profiled, or why not.
+        command: the rendered argument vector, with placeholders; empty if nothing is put in front
             of the worker.
-        environment: what is added to the worker's environment; ``None`` unsets.
-        files: the file that each window, by number, is expected to leave.
-        notes: what the user should know.
-        verbatim: the variables of `environment` whose value is the user's, in which ``{node}`` is
-            no placeholder.
+        environment: variables to set for the worker; the value ``None`` unsets a variable.
+        files: the expected file of each window, by the window's number.
+        notes: remarks for the user.
+        verbatim: the variables of `environment` whose values come from the user: ``{node}`` in
+            them is not a placeholder.
         secret: the variables in `environment` whose values are neither shown nor written.
-        pattern: the file of each scope that discrete captures, with placeholders; or empty.
-        log: where the profiler's own output goes; empty if it cannot be told from the worker's.
+        pattern: the path of the file of each discrete scope, with placeholders; empty without
+            discrete, or if the backend gives none.
+        log: the path of the profiler's own output; empty if the profiler and the worker share one
+            output.
     """
 
     worker: Worker
@@ -61,11 +63,11 @@ class PlannedWorker:
 
     @property
     def distinct_files(self) -> list[str]:
-        """The expected files without repetition, as a file may hold several windows."""
+        """The expected files without repetition, because a file may hold several windows."""
         return list(dict.fromkeys(self.files.values()))
 
     def to_dict(self) -> dict[str, Any]:
-        """The row in types that JSON has. Secrets are masked."""
+        """The row as JSON types, with secrets masked."""
         return {
             "group": self.worker.group,
             "rank": self.worker.rank,
@@ -87,12 +89,13 @@ class PlannedWorker:
         return self.text(self.worker.name)
 
     def text(self, name: str, width: int | None = None, short: bool = False) -> str:
-        """The row for people, no wider than the screen where words allow it.
+        """The row for people, wrapped to the screen except in long words.
 
         Args:
             name: the heading.
-            width: of the screen; ``None``: the terminal's.
-            short: leave out the notes, all files but the first, and most of many windows.
+            width: the screen's width in characters; ``None`` means the terminal's.
+            short: whether to leave out the notes, all files except the first, and the middle of a
+                long list of windows.
         """
         state = "profiled" if self.profiled else "not profiled"
         lines = [("", f"{name}: {state}: {self.reason}")]
