@@ -1,11 +1,9 @@
-"""What runs on the node in front of a worker, and what a run's processes share with it.
+"""The program that runs on the node in front of a worker, and code that it shares with the run.
 
-Standard library only.
-
-The standard library only.
+It uses the standard library only.
 """
 
 import os
 
 PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
-"""The program: run by path with ``python -S -E``."""
+"""The path of the program, which is run with ``python -S -E``."""

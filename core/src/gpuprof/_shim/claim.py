@@ -1,4 +1,4 @@
-"""Decides which process with a worker's identity is the worker."""
+"""Decides which of the processes that have a worker's environment is the worker."""
 
 from __future__ import annotations
 
@@ -30,20 +30,21 @@ TOGETHER = 0.5
 
 
 def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
-    """Take this worker's identity on this node for `pid`.
+    """Claim this worker's identity on this node for the process `pid`.
 
-    The worker's children inherit its environment and must not pass for it.
+    The worker's children inherit its environment but must not pass for the worker.
 
     Args:
-        twins: also share it with processes that began at the same moment. Ray starts two where a
-            first task finds no idle process, one of them spare, and either may get the task.
+        twins: allow several processes that began at the same moment to share the identity. If a
+            first task finds no idle process, Ray starts two, one as a spare, and either may get
+            the task.
 
     Returns:
-        The incarnation, from ``1``; or ``None`` while another process that has the identity lives.
+        The incarnation, from ``1``; or ``None`` if a live process already has the identity.
 
     Raises:
         OSError: the directory cannot be written.
-        ValueError: the claims that lie there are damaged.
+        ValueError: the existing file of claims is damaged.
     """
     path = private_file(row, f"{row['group']}-{row['rank']}.claim")
     own_directory(row)
@@ -83,15 +84,15 @@ def _checked(claims: object) -> list[Claim]:
 def _are_twins(one: Claim, other: Claim) -> bool:
     """Whether two processes were started at the same moment.
 
-    A process that one of them starts begins a second later or more.
+    A child process that a worker starts begins at least a second after the worker.
     """
     seconds = abs(int(one["start"] or 0) - int(other["start"] or 0)) / os.sysconf("SC_CLK_TCK")
     return one["parent"] == other["parent"] and seconds <= TOGETHER
 
 
 def _lives(row: Row, other: Claim) -> bool:
-    # The profiler outlives its worker while it writes the report, so the target counts, once there
-    # is one.
+    # The claim names the shim, which outlives its worker while the profiler writes the report. So
+    # the worker's own process counts instead, once it has recorded itself.
     target = started_process(started_file(row, str(other["incarnation"])))
     pid, start = target or (other["pid"], other["start"])
     return start is not None and process_start(pid) == start

@@ -1,9 +1,10 @@
 """Runs a Python script and saves its exit code, for tools that lose it.
 
-Such tools run scripts in a process of their own.
+Such tools run the script in a child process and do not pass its exit code on.
 
-``exit_code.py NOTE SCRIPT [ARGUMENT...]``: such a tool takes this file for the script. It runs in
-the worker's Python, in front of everything that is the worker's, so: the standard library only.
+Usage: ``exit_code.py NOTE SCRIPT [ARGUMENT...]``. The tool runs this file in place of the script.
+This file runs in the worker's Python before any of the worker's code, so it uses the standard
+library only.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ _LONGEST = len(_UNKNOWN)
 
 
 class Note:
-    """The file in which a script's process leaves its exit code, as the shim sees it.
+    """The shim's side of the file in which a script's process leaves its exit code.
 
-    Made before the tool starts and overwritten in place, which works on a full disk. Both keep it
-    open, so the code arrives even if somebody removes the run's directory.
+    The file is made before the tool starts and overwritten in place, which works on a full disk.
+    The shim and the script's process keep it open, so the code arrives even if somebody removes the
+    run directory.
 
     Raises:
         OSError: the file cannot be written.
     """
 
     def __init__(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):  # whatever it is, it is not this start's
+        with contextlib.suppress(FileNotFoundError):  # an existing file is not from this start
             os.unlink(path)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._file = os.open(path, flags, 0o666)
@@ -66,12 +68,12 @@ def main(note: str, script: str, *arguments: str) -> None:
 
 def _run(script: str, arguments: tuple[str, ...]) -> int:
     path = os.path.abspath(script)
-    # what is pickled, and processes that are spawned, look for the script there
+    # pickle and spawned processes look for the script's names in __main__
     program = types.ModuleType("__main__")
     program.__file__ = path
     sys.modules["__main__"] = program
     sys.argv[:] = [script, *arguments]
-    # as the script's directory; our modules must shadow nobody's
+    # Python would put the script's directory first, and our modules must shadow nobody's
     folder = os.path.dirname(os.path.realpath(__file__))
     sys.path[:] = [
         os.path.dirname(os.path.realpath(path)),

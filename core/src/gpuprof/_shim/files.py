@@ -16,24 +16,24 @@ from .safe import replacing
 
 STATUS_VERSION = 1
 ToolState = Literal["running", "finishing", "ended", "unwrapped", "unselected"]
-"""``finishing``: the worker has ended, the profiler not. ``unwrapped``: the profiler could not be
-started. ``unselected``: the key `nodes` leaves this node out.
+"""``finishing``: the worker has ended, but the profiler has not. ``unwrapped``: the profiler could
+not be started. ``unselected``: the key `nodes` excludes this node.
 """
 
 
 class ToolStatus(TypedDict):
-    """The state of the profiler of one start of a worker.
+    """The state of the profiler for one start of a worker.
 
     Args:
-        reason: why the worker is unwrapped, or gpuprof has ended the profiler.
-        exit_code: of the profiler, or of the script if the profiler loses it; ``None`` if such a
-            script left none, as one that was killed.
+        reason: why the worker runs unwrapped, or why gpuprof ended the profiler.
+        exit_code: the profiler's exit code or, if the profiler loses it, the script's own;
+            ``None`` if it is unknown, for example after a kill.
         shim: the process id of the shim that stays in front of the worker; 0 without one.
-        pid: of the profiler; 0 without one.
-        start: tells the profiler's process from later ones with the same id.
-        scratch: the temporary directory that the profiler has for itself; empty without one.
+        pid: the profiler's process id; 0 without one.
+        start: the profiler's start time, which tells it from a later process with the same id.
+        scratch: the profiler's own temporary directory; empty without one.
         tool: the profiler's program.
-        marks: whether the command notes that the worker has started.
+        marks: whether the command records that the worker has started.
     """
 
     version: int
@@ -81,27 +81,27 @@ def directory(row: Row) -> str:
 
 
 def private_file(row: Row, name: str) -> str:
-    """A file for our own use, beside the reports."""
+    """The path of a file for gpuprof's own use, in a folder next to the reports."""
     return os.path.join(directory(row), ".gpuprof", name)
 
 
 def started_file(row: Row, incarnation: str) -> str:
-    """Where the target of this start of the worker records its process."""
+    """The file in which the worker's process records itself at this start."""
     return private_file(row, f"{start_stem(row, incarnation)}.target")
 
 
 def status_file(row: Row, incarnation: str) -> str:
-    """Where the shim writes its `ToolStatus`."""
+    """The file in which the shim writes its `ToolStatus`."""
     return private_file(row, f"{start_stem(row, incarnation)}.tool")
 
 
 def log_file(row: Row, incarnation: str) -> str:
-    """Where the profiler's own output goes, beside the reports."""
+    """The log of the profiler's own output, next to the reports."""
     return os.path.join(directory(row), f"{start_stem(row, incarnation)}.log")
 
 
 def exit_code_file(row: Row, incarnation: str) -> str:
-    """Where a worker's script saves its exit code, if the command has `KEEP_EXIT_CODE`."""
+    """The file for the exit code of a worker's script, if the command has `KEEP_EXIT_CODE`."""
     return private_file(row, f"{start_stem(row, incarnation)}.exit-code")
 
 
@@ -111,7 +111,7 @@ def start_stem(row: Row, incarnation: str) -> str:
 
 
 def file_size(path: str | os.PathLike[str]) -> int:
-    """A file's size in bytes; 0 for anything that is not a file, or has just gone."""
+    """A file's size in bytes; 0 if it is not a regular file or has just been removed."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -120,8 +120,8 @@ def file_size(path: str | os.PathLike[str]) -> int:
 
 
 _HARDLY_ANY = 2**20
-"""Bytes. With less free space a disk counts as full: a report of one empty step takes a tenth of
-it."""
+"""Bytes. A disk with less free space counts as full: a report of one empty step takes a tenth of
+this."""
 
 
 def is_full(directory: str) -> bool:
@@ -135,11 +135,11 @@ def is_full(directory: str) -> bool:
 def write_json(path: str, data: Mapping[str, object]) -> None:
     """Write a file atomically.
 
-    On a full disk, into the blocks that the file has: what is known last is known best, and there a
-    reader that sees half of it is the smaller evil.
+    On a full disk, overwrites the file in place if its disk blocks suffice. A reader may then see
+    half of the new content, but that is better than losing the latest state.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     content = json.dumps(data).encode()
     try:
@@ -151,7 +151,7 @@ def write_json(path: str, data: Mapping[str, object]) -> None:
 
 
 def _fits_in_place(path: str, content: bytes) -> bool:
-    """Overwrite a file if the new content needs no more disk blocks."""
+    """Overwrite a file if the new content needs no more disk blocks. Returns whether it did."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -167,9 +167,9 @@ def _fits_in_place(path: str, content: bytes) -> bool:
 
 
 def umask() -> int | None:
-    """This process's umask; ``None`` on kernels before 4.7, which do not tell.
+    """This process's umask; ``None`` on kernels before 4.7, which do not report it.
 
-    `os.umask` sets it to read it, and other threads may create files at that moment.
+    `os.umask` would have to change the umask to read it, and other threads may be creating files.
     """
     try:
         with open("/proc/self/status") as file:
@@ -184,7 +184,7 @@ def umask() -> int | None:
 def follow_umask(path: str) -> None:
     """Apply this process's umask to a file's permissions.
 
-    For files that a tool wrote with a umask of its own.
+    For files that a tool wrote with another umask.
     """
     mask = umask()
     with suppress(OSError):  # gone, or somebody else's

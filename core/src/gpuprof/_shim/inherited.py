@@ -13,8 +13,8 @@ _PYTHONS_OWN = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these at startup, so the launcher's setting is unknown."""
 
 TERMINAL_SIGNALS = (signal.SIGTTIN, signal.SIGTTOU)
-"""These stop a process in the background that uses its terminal. A tool in a process group of its
-own ignores them, so it goes on.
+"""These stop a background process that uses its terminal. A tool in a separate process group
+ignores them, so it continues.
 """
 
 
@@ -37,13 +37,14 @@ def umask_command() -> str:
 
 
 def restore_command(group: int | None) -> list[str]:
-    """A command prefix that restores ignored signals and the process group; empty without need.
+    """A command prefix that restores ignored signals and the process group.
 
-    A shell cannot do this: dash needs SIGCHLD itself, and joins no group.
+    Empty if there is nothing to restore. A shell cannot do this: dash needs SIGCHLD itself, and
+    cannot join a process group.
 
     Args:
-        group: the worker's process group, if the tool has another one. A worker stays in the
-            session that a tool gives it, as nsys does.
+        group: the process group that the worker must join, if the tool has another one. If the
+            tool starts the worker in a new session, as nsys does, the worker stays there.
     """
     if not IGNORED and group is None:
         return []
@@ -64,14 +65,14 @@ def heed_children() -> None:
 
 
 def restore_signals() -> None:
-    """Restore every signal to its state at process start; Python's own get the default."""
+    """Restore every signal's state at process start; those that Python ignores get the default."""
     for number in range(1, 32):
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_IGN if number in IGNORED else signal.SIG_DFL)
 
 
 def become(command: list[str]) -> NoReturn:
-    """Replace this process by a command, with the signal settings of this process's start.
+    """Replace this process by a command, with the signal settings that this process started with.
 
     Raises:
         OSError: the command cannot be run.

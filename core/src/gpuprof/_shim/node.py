@@ -19,10 +19,10 @@ def name_node(name: str | None) -> None:
 def node_name(row: Row | None = None) -> str:
     """This node's name in paths: its host name.
 
-    If several nodes share a host name, the beginning of Ray's node id follows it.
+    If several nodes share a host name, it is followed by the beginning of Ray's node id.
 
     Args:
-        row: of this process's worker. It tells whether nodes share a name.
+        row: the row of this process's worker, which tells whether nodes share a host name.
     """
     host = os.uname().nodename
     node = _ray_node() if row is not None and row.get("node_ids") else ""
@@ -35,9 +35,9 @@ def unique_name(host: str, node: str) -> str:
 
 
 def _ray_node() -> str:
-    """Ray's id of this node, from the raylet's command line.
+    """Ray's id of this node, from the raylet's command line; empty if there is none.
 
-    A worker's environment does not have it.
+    A worker's environment does not contain the id.
     """
     with suppress(OSError, KeyError), open(f"/proc/{os.environ['RAY_RAYLET_PID']}/cmdline") as file:
         for word in file.read().split("\0"):
@@ -47,7 +47,7 @@ def _ray_node() -> str:
 
 
 def selected(nodes: list[str]) -> bool:
-    """Whether host names or wildcards select this node."""
+    """Whether one of the host names or wildcards in `nodes` selects this node."""
     if [node.lower() for node in nodes] == ["all"]:
         return True
     from fnmatch import fnmatchcase  # slow to import, rarely needed
@@ -59,7 +59,7 @@ def selected(nodes: list[str]) -> bool:
 
 
 def has_gpu() -> bool:
-    """Whether this node has a GPU, by its device files, even if it is hidden from this process."""
+    """Whether this node has device files of a GPU, even if the GPU is hidden from this process."""
     from glob import glob  # slow to import, rarely needed
 
     return bool(glob("/dev/nvidia[0-9]*") or glob("/dev/kfd"))

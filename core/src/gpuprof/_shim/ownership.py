@@ -1,8 +1,8 @@
 """Marks directories with their run, so that no forged path makes gpuprof delete foreign files.
 
 gpuprof removes, empties and searches directories whose paths come from a run's files, and anybody
-may have written those. So each such directory holds an owner file, which must be this user's own
-and must name the run.
+may have written those files. So each such directory holds an owner file, which must belong to this
+user and must name the run.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def scratch_owner(row: Row, incarnation: str) -> dict[str, str]:
 
 
 def scratch_problem(scratch: str, private: str, start: str) -> str | None:
-    """The reason not to trust a tool's temporary directory; ``None`` if it belongs to this start.
+    """The reason not to trust a tool's temporary directory; ``None`` if it is this start's.
 
     Args:
         private: the run's private directory on this node.
-        start: the stem of the start's files.
+        start: the stem of the files of this start of the worker.
     """
     owner, problem = owner_of(scratch)
     if problem:
@@ -55,11 +55,11 @@ def own_directory(row: Row) -> None:
 def open_owned(directory: str, home: str) -> int:
     """Open a node's directory after checking that its files belong in `home`.
 
-    Refuses links, also for the run's directory above it.
+    Refuses a link, and a link in place of the run directory above it.
 
     Raises:
-        OSError: it cannot be opened.
-        UnsafeFile: it is not this user's, or its files belong elsewhere.
+        OSError: the directory cannot be opened.
+        UnsafeFile: it is not this user's, or its owner file names another home.
     """
     run_directory, node = os.path.split(directory)
     outer = open_directory(run_directory)
@@ -92,7 +92,7 @@ def note_owner(directory: str, content: dict[str, str]) -> None:
 
 
 def owner_of(directory: str, dir_fd: int | None = None) -> tuple[dict[str, object], str]:
-    """The content of a directory's owner file, and why it cannot be trusted (empty if it can)."""
+    """The content of a directory's owner file, and why not to trust it (empty if it is trusted)."""
     try:
         handle = open_directory(directory, dir_fd)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Identifies processes: an id alone may belong to a later process."""
+"""Identifies a process by its id and start time, because its id may be reused later."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .safe import read_bytes
 
 
 def process_start(pid: int) -> str | None:
-    """When a process started, in clock ticks since boot; ``None`` when it is gone or a zombie.
+    """When a process started, in clock ticks since boot; ``None`` if it has ended or is a zombie.
 
     Source: proc(5), field 22.
     """
@@ -20,7 +20,7 @@ def process_start(pid: int) -> str | None:
 
 
 def process_parent(pid: int) -> int:
-    """The id of a process's parent; 0 when the process is gone."""
+    """The id of a process's parent; 0 if the process has ended."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return int(file.read().rpartition(")")[2].split()[1])
@@ -29,18 +29,19 @@ def process_parent(pid: int) -> int:
 
 
 def start_of(stat: str) -> str | None:
-    """A process's start, parsed from ``/proc/<pid>/stat``."""
+    """A process's start time, parsed from the content of ``/proc/<pid>/stat``; see `process_start`.
+    """
     fields = stat.rpartition(")")[2].split()
     return None if len(fields) < 20 or fields[0] in "ZX" else fields[19]
 
 
 def place() -> str:
-    """The scope of a process id: this host, and the container on it."""
+    """Where this process's ids are valid: the host's name and its process namespace (container)."""
     return f"{os.uname().nodename} {os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def started_process(path: str) -> tuple[int, str] | None:
-    """The target's process as it recorded itself; ``None`` before it has started."""
+    """The id and start time that a worker's process recorded in a file; ``None`` before it has."""
     try:
         stat = read_bytes(path, 4096).decode()
         start = start_of(stat)

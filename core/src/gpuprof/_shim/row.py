@@ -1,4 +1,4 @@
-"""A worker's row of the plan, as it travels to its process."""
+"""A worker's row of the plan, encoded in an environment variable of the worker's process."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ VERSION = 1
 INTERPRETER = "{interpreter}"
 LEFT_OUT: Final = "left out"
 KEEP_EXIT_CODE = "{keep_exit_code}"
-"""Placeholder in a command for the words in front of a script that save the script's exit code,
-for tools that lose it."""
+"""Placeholder in a tool's command for `exit_code` and its note file. They come before the script,
+and save its exit code for tools that lose it."""
 
 
 class _Launch(TypedDict):
@@ -31,14 +31,15 @@ class Launch(_Launch, total=False):
 
     Keys:
         command: the profiler's command line, with placeholders.
-        environment: variables to add; ``None`` unsets.
-        verbatim: those without placeholders, as the user gave them.
+        environment: variables to set; the value ``None`` unsets one.
+        verbatim: names of the variables that the user gave, so they contain no placeholders.
         interpreter: the worker's Python; empty for the shim's own.
         tool: the path of the profiler's program.
-        tool_version: its release.
-        shared_temporary: folders of the temporary directory that all its processes share.
-        apart: run the tool in a session of its own, and stay in front of it.
-        verbose: also print what goes to the profiler's log.
+        tool_version: the profiler's release.
+        shared_temporary: folders of the temporary directory that all the profiler's processes on
+            a machine share.
+        apart: run the tool in a session of its own, and keep the shim running in front of it.
+        verbose: also print the profiler's log on stderr.
     """
 
     apart: bool
@@ -65,12 +66,12 @@ class _Limits(TypedDict):
 
 
 class LedgerLimits(_Limits, total=False):
-    """How much a ledger may take.
+    """How much a ledger may record.
 
     Keys:
-        bytes_per_step: of one process; where steps are not counted, for each call of a top-level
-            scope.
-        total: bytes of all ledgers of the run on a node.
+        bytes_per_step: bytes that one process may write in a step or, where steps are not counted,
+            for each call of a top-level scope.
+        total: bytes of all the run's ledgers on a node together.
         sampling: how many times a second the stacks of all threads are sampled; absent for never.
     """
 
@@ -78,37 +79,42 @@ class LedgerLimits(_Limits, total=False):
 
 
 class Row(_Planned, total=False):
-    """All that a worker needs from the plan.
+    """Everything that a worker needs from the plan.
 
-    The planner writes the row, the launcher and the shim add to it, the session reads it.
+    The planner writes the row, the launcher and the shim add keys, and the session reads it.
 
     Keys:
-        version: of this layout; readers refuse another one.
+        version: the version of this layout; readers refuse any other.
         windows: the fields of each planned window, in the order of `Window`.
-        max_bytes: how much the run's files may take on a node.
-        finish_command: run at the end of the last window.
-        captured_steps: the steps in which any worker of the run captures, as pairs of the first
-            one and the one after the last; absent if they are those of `windows`.
-        ledger: what the worker's ledger may take; absent if it writes none.
+        max_bytes: how much disk space the run's files may take on a node.
+        finish_command: a command to run at the end of the last window.
+        captured_steps: the steps in which any worker of the run captures, as pairs of a first step
+            and the step after the last; absent if `windows` has the same steps.
+        ledger: how much the worker's ledger may record; absent if it writes none.
         instruments: libraries whose waits the worker records; absent if there are none.
         library_steps: whether an instrument marks steps while the job does not.
-        step_at: the function or the actor's method whose calls are steps, if the user says so.
-        watchdog: seconds of silence before the watchdog reports; 0 for never; absent if it decides.
+        step_at: the function or actor method whose calls are steps, if the user has named one.
+        watchdog: seconds of silence before the watchdog reports; 0 for never; absent if the
+            watchdog decides.
         orders: the directory in which ``gpuprof capture`` leaves its orders.
         node_ids: whether several nodes share a host name.
-        print_tree: whether the worker prints its tree at its end, as nobody else does.
-        unselected: what to say at the end if the process turns out to be no driver on Ray: that it
-            is not profiled.
-        home: the final directory of the runs, where reports are collected from a staging one.
-        run_directory: the run's directory where its files are brought in the end.
-        rank_variable: the variable that has the rank instead, where a library starts the ranks.
-        drives: whether the worker, or what it starts, makes the run's workers and counts its steps.
-        role: ``owner`` is the worker; ``child`` a process that inherited its environment; ``left
-            out`` one that records nothing.
+        print_tree: whether the worker prints its own tree when it ends, because no other process
+            does.
+        unselected: a message that the process is not profiled, printed at its end if it turns out
+            not to be a Ray driver.
+        home: the final directory of runs, into which reports are collected from a staging
+            directory.
+        run_directory: the final directory of this run.
+        rank_variable: the environment variable with the rank, where a library starts the ranks; it
+            replaces `rank`.
+        drives: whether the worker, or a program that it starts, makes the run's workers and counts
+            its steps.
+        role: ``owner`` is the worker; ``child`` is a process that inherited the worker's
+            environment; ``left out`` is a process that records nothing.
         incarnation: which start of the worker this is, from ``1``. A child has none.
         unwrapped: why the worker runs without the profiler.
-        interpreter: the Python of a worker that has the shim in front of it without a plan for it,
-            as it is made by one that is profiled; absent for the shim's own.
+        interpreter: the Python of a worker that runs behind the shim but is not in the plan,
+            because a profiled worker made it; absent for the shim's own.
     """
 
     captured_steps: list[tuple[int, int]]
@@ -156,17 +162,17 @@ def starts_worker(command: Sequence[str]) -> bool:
 
 
 def has_log(command: Sequence[str]) -> bool:
-    """Whether the profiler's output is separate from the worker's, so that it goes to a log."""
+    """Whether the profiler writes its own output to a log, separate from the worker's."""
     return starts_worker(command) and list(command) != [INTERPRETER]
 
 
 def encode(row: Mapping[str, object]) -> str:
-    """A row as a value that survives Ray, which expands ``$`` in environment variables."""
+    """Encode a row as an environment variable's value, without ``$``, which Ray would expand."""
     return base64.urlsafe_b64encode(json.dumps(row, separators=(",", ":")).encode()).decode()
 
 
 def decode(value: str) -> Row:
-    """The inverse of `encode`.
+    """Decode a row; the inverse of `encode`.
 
     Raises:
         ValueError: the value is not a row, or has another version.
@@ -181,7 +187,7 @@ def decode(value: str) -> Row:
 
 
 def planned_interpreter(value: str) -> list[str]:
-    """The worker's Python in a row of any version; empty if the row does not tell."""
+    """The worker's Python from a row of any version; empty if the row does not give it."""
     try:
         words = _parse(value)["launch"]["interpreter"]
         return [word for word in words if isinstance(word, str)]

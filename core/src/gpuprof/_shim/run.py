@@ -1,10 +1,11 @@
 """The shim: runs on the node in front of a worker.
 
-It resolves what the plan could not know, then becomes the worker or starts it under the profiler.
+It fills in the values that are known only on the node. Then it becomes the worker, or starts the
+worker under the profiler.
 
-Run by path with ``python -S -E``, before any environment is set up, so it uses the standard library
-and this folder only. ``GPUPROF_WORKER`` holds the worker's row of the plan; the arguments are
-appended to the interpreter. Whatever goes wrong here, the worker runs.
+It is run by path with ``python -S -E``, before any environment is set up, so it uses only the
+standard library and this folder. ``GPUPROF_WORKER`` holds the worker's row of the plan; the
+arguments are appended to the interpreter. If anything goes wrong here, the worker still runs.
 """
 
 from __future__ import annotations
@@ -59,17 +60,17 @@ from .tool_log import ToolLog
 
 ATTEMPTS = 5
 PAUSE = 0.5
-"""Seconds after the first attempt, and as many more after each further one.
+"""Seconds to wait after the first attempt; each further wait is longer by as much.
 
-nsys gives its agent little time to come up, so where all of a node's workers start at once some
-starts fail (tried: 28 of 100 with twelve at once beside eight busy processes on two cores). What
-fails five times is a bad command.
+nsys gives its agent little time to start, so some starts fail when all of a node's workers start at
+once (measured: 28 of 100, with twelve at once and eight busy processes on two cores). A command
+that fails five times is wrong.
 """
 
-# Run as the profiler's target: say, once, that the target has started, and as which process, then
-# become the interpreter. Without a mark it would be started again, so the directory is made anew if
-# somebody has removed it meanwhile. Here, too, the
-# umask is restored, which nsys sets to 0.
+# The profiler's target is this shell code. It records once, in the mark file, that the worker has
+# started and as which process; then it becomes the interpreter. Without a mark the shim would start
+# the worker again, so the code recreates the directory if somebody has removed it. It also restores
+# the umask, which nsys sets to 0.
 _MARK = '{ printf "%s\\n" "$stat" >"$0"; }'
 _MARK_START = (
     f'{inherited.umask_command()}[ -e "$0" ] || {{ read -r stat </proc/$$/stat && {_MARK} '
@@ -81,12 +82,12 @@ _BECOME = 'exec "$@"'
 def _become_with(out: int, err: int) -> str:
     """Shell commands that become the interpreter, with this process's stdout and stderr.
 
-    A tool may have closed the numbers that it was given, or use them otherwise; then the outputs
-    are opened anew. Of sockets, which cannot be opened, the tool's own remain.
+    A tool may have closed the descriptors that it was given, or reused them; then the commands
+    reopen the outputs. A socket cannot be reopened, so the worker then keeps the tool's outputs.
 
     Args:
-        out: the number under which the tool got stdout.
-        err: of stderr.
+        out: the descriptor under which the tool got stdout.
+        err: the descriptor under which the tool got stderr.
     """
     files = f"/proc/{os.getpid()}/fd"
     same = f"[ /proc/self/fd/{out} -ef {files}/1 ] && [ /proc/self/fd/{err} -ef {files}/2 ]"
@@ -98,9 +99,9 @@ def _become_with(out: int, err: int) -> str:
 
 
 def main(value: str, arguments: list[str]) -> int:
-    """Run the worker that `value`, an encoded row, describes; see `run`.
+    """Run the worker that the encoded row `value` describes; see `run`.
 
-    A row that cannot be read costs the worker its profiler and its tree, and nothing else.
+    If the row cannot be read, the worker still runs, but without gpuprof.
     """
     try:
         row = decode(value)
@@ -112,22 +113,23 @@ def main(value: str, arguments: list[str]) -> int:
         del os.environ[VARIABLE]
         command = [*(planned_interpreter(value) or [sys.executable]), *arguments]
         inherited.become(command)
-    if "launch" not in row:  # a profiled worker has made this one, which inherits its command
+    if "launch" not in row:  # made by a profiled worker, and inherits its command
         inherited.become([*row.get("interpreter", [sys.executable]), *arguments])
     return run(row, arguments)
 
 
 def run(row: Row, arguments: list[str]) -> int:
-    """Run the worker to its end, wrapped.
+    """Run the worker under the profiler, to the worker's end.
 
-    Where the plan or this node does not allow that, become it, and never return.
+    If the plan or this node does not allow that, runs the worker without the profiler. This usually
+    replaces this process, and then never returns.
 
     Args:
-        row: of the plan, with ``launch``.
+        row: a row of the plan, with ``launch``.
         arguments: appended to the interpreter.
 
     Returns:
-        The exit code; 128 and its number for a signal.
+        The exit code; 128 plus the number for a signal.
     """
     inherited.heed_children()
     launch = row.pop("launch")
@@ -140,14 +142,14 @@ def run(row: Row, arguments: list[str]) -> int:
             row, [*interpreter, *arguments], f"{directory(row)} cannot be written: {error}", apart
         )
     if incarnation is None:
-        if apart:  # `gpuprof run` inside a worker does not come here
+        if apart:  # `gpuprof run` inside a worker never gets here
             _warn_unwrapped(row, "another live process is this rank of this run")
         row["role"] = "child"
         _become([*interpreter, *arguments], row)
     row["role"] = "owner"
     row["node"] = node_name(row)
     row["incarnation"] = incarnation
-    with suppress(OSError):  # a planted mark; with it, this start would never count as started
+    with suppress(OSError):  # with a planted mark, this start would never count as started
         os.unlink(started_file(row, incarnation))
     if not selected(row["nodes"]):
         row["profiled"] = False
@@ -173,11 +175,11 @@ def run(row: Row, arguments: list[str]) -> int:
             return _run_unwrapped(row, [*interpreter, *arguments], reason, apart)
         scratch, temporary = "", []  # a tool inside the worker needs none
     has_target = starts_worker(launch["command"])
-    # Launchers end the worker's process group, as Ray does once the worker is gone, and a tool may
-    # be writing its report then.
+    # Launchers kill the worker's process group, as Ray does once the worker has ended. The tool may
+    # still be writing its report then, so it gets a process group of its own.
     own_group = has_target and not apart
     restore = [*temporary, *inherited.restore_command(os.getpgrp() if own_group else None)]
-    # The tool would copy the worker's output, and mix its own words into it.
+    # The tool would copy the worker's output, and mix its own output into it.
     outputs = spare_outputs() if has_log(launch["command"]) else ()
     become = _become_with(*outputs) if outputs else _BECOME
     target = [
@@ -188,8 +190,8 @@ def run(row: Row, arguments: list[str]) -> int:
         *restore,
         *interpreter,
     ]
-    # A tool that takes the interpreter as the value of a variable or an option takes one path: a
-    # program that becomes it.
+    # A variable or an option can hold only one path, so a tool that takes the interpreter there
+    # gets a program that becomes the target.
     by_path = INTERPRETER not in launch["command"] and any(
         INTERPRETER in word for word in launch["command"]
     )
@@ -219,7 +221,7 @@ def run(row: Row, arguments: list[str]) -> int:
         environment["TMPDIR"] = scratch
 
     mark = started_file(row, incarnation)
-    # A tool that gets a signal may end before the worker, and with a code of its own.
+    # A tool that gets a signal may end before the worker, and with another exit code.
     to_worker = has_target
     reason = ""
     undelivered: list[int] = []
@@ -251,7 +253,7 @@ def run(row: Row, arguments: list[str]) -> int:
             end = wait(process, mark, to_worker, apart, undelivered, scratch)
         if has_target and not end.started:
             pause(PAUSE * (attempt + 1), undelivered)
-            # nsys's agent may still come up, and would be waited for as part of the tool
+            # nsys's agent may still start, and we would wait for it as one of the tool's processes
             if scratch:
                 end_tool(scratch, at_once=True)
             if not undelivered:
@@ -267,7 +269,7 @@ def run(row: Row, arguments: list[str]) -> int:
         status["reason"] = STALLED if end.stalled else ""
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), status)
-        # A signal that came before the worker had started ends it before it starts.
+        # A signal that arrived before the worker's start ends this process instead of the worker.
         if undelivered and has_target:
             return 128 + undelivered[0]
         if code is None:
@@ -302,9 +304,9 @@ def _resolve(
     """Fill in a command's placeholders.
 
     Args:
-        late: values inside words.
-        several: values that take the place of a whole word.
-        program: the value of ``{interpreter}`` inside a word.
+        late: the values of placeholders inside a word.
+        several: for each placeholder that is a whole word, the words to replace it with.
+        program: the value of ``{interpreter}`` inside a longer word.
     """
     words: list[str] = []
     for word in command:
@@ -321,7 +323,7 @@ def _replace(word: str, late: dict[str, str]) -> str:
 
 
 def _run_unwrapped(row: Row, command: list[str], reason: str, apart: bool) -> int:
-    """Run the worker without the tool: become it, or stay in front of it if `apart`."""
+    """Run the worker without the tool: become the worker, or start and await it if `apart`."""
     _warn_unwrapped(row, reason)
     row["unwrapped"] = reason
     mark = ""
@@ -361,7 +363,8 @@ def _become(command: list[str], row: Row) -> NoReturn:
 def _find_interpreter(row: Row, interpreter: list[str]) -> list[str]:
     """The worker's Python as planned.
 
-    If none was planned, or it is missing here, this process's own: Ray's Python on this node.
+    If none was planned, or it is missing on this node, returns this process's own Python, which is
+    Ray's on this node.
     """
     if not interpreter:
         return [sys.executable]
@@ -377,7 +380,7 @@ def _find_interpreter(row: Row, interpreter: list[str]) -> list[str]:
 
 
 def _find(program: str) -> str:
-    """`program`, or its namesake on PATH if this node lacks the planned path."""
+    """`program`, or the program of that name on PATH if this node lacks the planned path."""
     if os.path.isabs(program) and not os.path.exists(program):
         from shutil import which  # slow to import, rarely needed
 

@@ -1,7 +1,7 @@
 """Opens, reads, writes and removes files that may not be ours.
 
-A run's directory may come from somebody else, or be damaged. Nothing here follows a link below a
-directory that it was given, waits for a FIFO, or reads without a limit.
+A run directory may come from somebody else, or be damaged. No function here follows a link below
+the given directory, waits for a FIFO, or reads without a limit.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 LARGEST = 64 * 2**20
-"""Bytes of a JSON file. Those of a run are far smaller; only its manifest may be larger."""
+"""Most bytes of a JSON file. A run's files are far smaller; only its manifest may be larger."""
 LARGEST_HOLES = 2**30
-"""The most bytes in holes of a file that is read to its end."""
+"""Most bytes of holes in a sparse file that is read to its end."""
 _MOST_BRACKETS = 2**18
-"""Limit of lists and mappings in a JSON file, besides one for each 16 bytes: an empty one has
-two bytes, but takes a hundred in memory."""
+"""Most lists and mappings in a JSON file, plus one for every 16 bytes of the file. An empty list or
+mapping has two bytes in the file, but takes a hundred in memory."""
 DEEPEST = 400
-"""Levels of nested lists and mappings in a JSON file. Python's parser gives up at about 1,000."""
+"""Most levels of nesting in a JSON file. Python's parser gives up at about 1,000."""
 
 
 class UnsafeFile(ValueError):
@@ -33,10 +33,10 @@ def open_regular(path: str | os.PathLike[str], dir_fd: int | None = None) -> int
     """Open a regular file for reading, without following a link.
 
     Args:
-        dir_fd: the directory that `path` is in; by default `path` is used as it is.
+        dir_fd: the open directory to which `path` is relative. Default: the working directory.
 
     Raises:
-        OSError: it is missing or cannot be opened.
+        OSError: the file is missing or cannot be opened.
         UnsafeFile: it is a link, a FIFO, a device or a directory.
     """
     _refuse_others(os.stat(path, dir_fd=dir_fd, follow_symlinks=False))
@@ -91,10 +91,10 @@ def load_json(path: str | os.PathLike[str], most: int = LARGEST, dir_fd: int | N
 
 
 def parse_json(text: bytes) -> Any:
-    """Parse JSON of a limited depth, in memory of up to about 20 times its size.
+    """Parse JSON of a limited depth, using at most about 20 times its size in memory.
 
     Raises:
-        UnsafeFile: it is not JSON, is nested too deeply, or has little but lists and mappings.
+        UnsafeFile: the text is not JSON, is nested too deeply, or consists mostly of brackets.
 
     >>> parse_json(b'{"a": [1]}')
     {'a': [1]}
@@ -123,15 +123,15 @@ def parse_json(text: bytes) -> Any:
 
 
 def refuse_holes(handle: int) -> None:
-    """Refuse a file with large holes, which take memory but no room on a disk.
+    """Refuse a sparse file with large holes, which take memory when read but no disk space.
 
-    Some are fine: copying a file can turn its zeros into holes.
+    Small holes are allowed, because copying a file can turn its zeros into holes.
 
     Raises:
-        UnsafeFile: its holes have more than `LARGEST_HOLES` bytes.
+        UnsafeFile: its holes have more than `LARGEST_HOLES` bytes in all.
     """
     end, position, holes = os.fstat(handle).st_size, 0, 0
-    with contextlib.suppress(OSError):  # a file system that knows no holes
+    with contextlib.suppress(OSError):  # the file system has no sparse files
         while position < end and holes <= LARGEST_HOLES:
             begin = os.lseek(handle, position, os.SEEK_HOLE)
             try:
@@ -147,7 +147,7 @@ def refuse_holes(handle: int) -> None:
 def create(path: str | os.PathLike[str], mode: int = 0o666) -> int:
     """Create a new file for writing.
 
-    Replaces whatever has its name, such as a stale temporary file or a link.
+    Replaces any file or link of the same name, such as a stale temporary file.
 
     Raises:
         OSError: it cannot be created.
@@ -162,13 +162,13 @@ def create(path: str | os.PathLike[str], mode: int = 0o666) -> int:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Write a file under a random temporary name, and rename it once it is whole.
+    """Write a file under a random temporary name, and rename it once it is complete.
 
-    Replaces a link of the final name, not what it points to. If anything is raised, the file that
-    was there stays.
+    If `path` is a link, replaces the link and not its target. After any exception, an existing file
+    stays as it was.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     directory, name = os.path.split(os.fspath(path))
     temporary = os.path.join(directory, f".{name}.{os.urandom(8).hex()}.tmp")
@@ -207,7 +207,7 @@ def take_name(file: str, name: str) -> bool:
 
 
 def publish(temporary: str, path: str) -> bool:
-    """As `take_name`, for a file that is removed if the name is taken."""
+    """Rename a finished file as `take_name` does, or remove it if the new name is taken."""
     try:
         return take_name(temporary, path)
     finally:
@@ -216,19 +216,19 @@ def publish(temporary: str, path: str) -> bool:
 
 
 def open_directory(path: str | os.PathLike[str], dir_fd: int | None = None) -> int:
-    """Open a directory that is not a link.
+    """Open a directory, but not through a link.
 
     Raises:
-        OSError: it is missing, is a link or no directory, or cannot be opened.
+        OSError: it is missing, is a link or not a directory, or cannot be opened.
     """
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
 
 
 def make_directory(path: str) -> None:
-    """Make a directory, and those above it, unless it is there.
+    """Make a directory and its missing parents, unless the directory exists.
 
     Raises:
-        OSError: it cannot be made, or is a link.
+        OSError: the directory cannot be made, or is a link.
     """
     os.makedirs(path, exist_ok=True)
     os.close(open_directory(path))
@@ -240,7 +240,7 @@ def is_ours(status: os.stat_result) -> bool:
 
 
 def regular_files(directory: str | os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
-    """All regular files below a directory, at any depth. Skips what cannot be read."""
+    """All regular files below a directory, at any depth. Skips unreadable folders and files."""
     folders = [os.fspath(directory)]
     while folders:
         with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
@@ -253,16 +253,16 @@ def regular_files(directory: str | os.PathLike[str]) -> Iterator[os.DirEntry[str
 
 
 def remove_tree(directory: str | os.PathLike[str], last: str = "") -> None:
-    """Remove a directory and all below it. Removes links, never what they point to.
+    """Remove a directory and everything below it. Removes links, never their targets.
 
     Nested directories are moved up before they are emptied, so any depth can be removed. Two
-    processes may remove the same directory at once, and either may be killed: the other finishes.
+    processes may remove the same directory at once: if one is killed, the other finishes.
 
     Args:
-        last: the file to remove last, so that an interrupted removal can be repeated.
+        last: the name of the file to remove last, so that an interrupted removal can be repeated.
 
     Raises:
-        OSError: it is a link, or something in it cannot be removed.
+        OSError: the directory is a link, or something in it cannot be removed.
     """
     top = open_directory(directory)
     try:
@@ -282,7 +282,7 @@ def remove_tree(directory: str | os.PathLike[str], last: str = "") -> None:
 
 
 def _empty(folder: str, top: int, keep: str = "") -> list[str]:
-    """Remove the files in a folder; move its folders up to `top`. Returns their names there."""
+    """Remove a folder's files, and move its subfolders to `top`. Returns their new names."""
     names = []
     handle = open_directory(folder, dir_fd=top)
     try:

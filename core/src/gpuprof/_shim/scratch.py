@@ -16,8 +16,8 @@ from .safe import regular_files, remove_tree
 
 _PREFIX = "gpuprof-"
 PATIENCE = 45.0
-"""Seconds that a tool may be idle after its worker's end. A process that is forked while nsys
-writes can stall it for 30."""
+"""Seconds that a tool may be idle after its worker's end. A process forked while nsys writes its
+report can stall nsys for 30 s."""
 STALLED = (
     f"gpuprof ended the profiler, which did nothing for {PATIENCE:.0f} s after the worker's end"
 )
@@ -28,18 +28,18 @@ def make_scratch(
 ) -> tuple[str, list[str]]:
     """Make a temporary directory for the tool alone.
 
-    It identifies the tool's leftovers and running processes as ours.
+    The directory's name identifies the tool's leftovers and running processes as ours.
 
     Args:
-        environment: the worker's.
+        environment: the worker's environment.
         shared: the folders that all instances of the tool share; see `share_temporary`.
-        owner: what the directory belongs to; see `scratch_owner`.
+        owner: the content of the directory's owner file; see `scratch_owner`.
 
     Returns:
         The directory, and a command prefix that restores the worker's own ``TMPDIR``.
 
     Raises:
-        OSError: it cannot be made, as on a full disk.
+        OSError: the directory cannot be made, for example on a full disk.
     """
     own = environment.get("TMPDIR")
     parent = own or "/tmp"
@@ -76,8 +76,8 @@ def share_temporary(directory: str, names: Iterable[str], parent: str | None = N
 def _prefix() -> str:
     """The directories' prefix, unique to this host and container.
 
-    Containers may share ``/tmp`` but not process ids. The prefix is short, as a socket's path may
-    have only 107 characters.
+    Containers may share ``/tmp`` but not process ids. The prefix is short because a socket's path
+    can have at most 107 characters.
     """
     return f"{_PREFIX}{zlib.crc32(place().encode()):08x}-"
 
@@ -85,12 +85,12 @@ def _prefix() -> str:
 def remove_stale_scratch(parent: str, disposable: Iterable[str]) -> None:
     """Remove the temporary directories of killed shims.
 
-    Keeps those with leftovers, as `remove_scratch` does, and those that this user's shims have not
-    made. Scans the processes once.
+    Keeps directories with leftovers, as `remove_scratch` does, and directories that were not made
+    by this user's shims. Scans the processes once.
 
     Args:
         parent: the folder of the temporary directories.
-        disposable: wildcards for names of files without recorded data.
+        disposable: wildcards for the names of files that hold no recorded data and can be removed.
 
     Raises:
         OSError: `parent` cannot be read.
@@ -117,7 +117,8 @@ def remove_scratch(scratch: str, leftovers: bool = False) -> None:
     Also keeps it while one of the tool's processes is running.
 
     Args:
-        scratch: known to be ours: made by this process, or without a `scratch_problem`.
+        scratch: the directory, empty for none. It must be known to be ours: made by this process,
+            or without a `scratch_problem`.
         leftovers: remove it even if it holds an unfinished report.
     """
     if scratch and not any(tool_processes(scratch)) and (leftovers or not _has_leftovers(scratch)):
@@ -140,9 +141,10 @@ def _has_leftovers(directory: str, disposable: Iterable[str] = ()) -> bool:
 
 
 def tool_processes(directory: str) -> Iterator[int]:
-    """The other processes with `directory` as ``TMPDIR``.
+    """The ids of the tool's processes: those with `directory` as ``TMPDIR``.
 
-    Excludes the worker, whose own ``TMPDIR`` was restored, and other users' processes.
+    Excludes this process, the worker, whose own ``TMPDIR`` was restored, and other users'
+    processes.
     """
     return (pid for pid, temporary in _processes() if temporary == directory and _is_ours(pid))
 
@@ -155,7 +157,7 @@ def _is_ours(pid: int) -> bool:
 
 
 def _processes() -> Iterator[tuple[int, str]]:
-    """All other processes that have a ``TMPDIR``, each with its value."""
+    """The id and the ``TMPDIR`` of each other process that has one."""
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             try:
@@ -176,7 +178,8 @@ def work_of(directory: str) -> tuple[dict[str, int], bool]:
     Source: proc(5).
 
     Returns:
-        Processor time of each thread in clock ticks, and whether one runs or waits for a disk.
+        The processor time of each thread in clock ticks, and whether any thread is running or
+        waiting for a disk.
     """
     ticks, busy = {}, False
     for pid in tool_processes(directory):
@@ -202,9 +205,9 @@ class Progress:
         self._since = time.monotonic()
 
     def idle(self) -> float:
-        """Seconds in which none of the tool's processes has run or waited for a disk.
+        """Seconds since one of the tool's processes last ran or waited for a disk.
 
-        0 without such processes: the tool may run in the worker.
+        0 if the tool has no processes, because it may run inside the worker.
         """
         ticks, busy = work_of(self._directory)
         if busy or not ticks or ticks != self._ticks:
@@ -217,8 +220,8 @@ def end_tool(directory: str, at_once: bool = False) -> None:
     """End a tool's remaining processes: wait, send SIGTERM, then SIGKILL.
 
     Args:
-        directory: the tool's own temporary directory, known to be ours as in `remove_scratch`.
-        at_once: skip the wait, since the tool has nothing to finish.
+        directory: the tool's own temporary directory; see `remove_scratch` for when it is ours.
+        at_once: skip the wait, because the tool has nothing to finish.
     """
     for number, patience in (
         (None, 0.0 if at_once else 5.0),

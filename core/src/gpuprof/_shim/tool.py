@@ -1,4 +1,4 @@
-"""Runs a tool with a worker in it: passes signals on, and waits for both to end."""
+"""Runs a tool that runs the worker, passes signals on, and waits for both to end."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .scratch import PATIENCE, Progress, end_tool
 
 _STOPPING = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 _START_DEADLINE = 60.0
-"""Seconds to wait for a start. After that, a mark that appears later still counts."""
+"""Seconds to wait for the worker's start. A mark that appears later still counts."""
 _ADOPTED_DEADLINE = 10.0
-"""Seconds that a tool's process may go on after the end of the worker that it waits for."""
+"""Seconds to wait for the exit code of an adopted process after the worker's end."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 IDLE = 10.0
 """Seconds without work or disk waits after which a tool counts as hung."""
 UNKNOWN = os.EX_SOFTWARE
-"""The exit code for an unknown one."""
+"""The exit code that stands for an unknown exit code."""
 UNKNOWN_EXIT_CODE = (
     "the exit code is unknown: the program was killed, crashed, or called os._exit, and its "
     "profiler does not pass that on; or the profiler ended first"
@@ -40,20 +40,21 @@ def start(
     log: int | None = None,
     own_group: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start the tool, with the worker in it.
+    """Start the tool, which starts the worker.
 
     Args:
-        apart: the tool gets a session of its own, and so no signal that is sent to our process
+        apart: start the tool in a new session, so that it gets no signals sent to our process
             group.
-        outputs: see `spare_outputs`. The tool prints to `log` instead of the worker's outputs.
-        log: the tool's own output; stderr if there is none.
-        own_group: the tool gets a process group of its own in our session. The worker joins ours
-            again; see `inherited.restore_command`.
+        outputs: the worker's stdout and stderr; see `spare_outputs`. If given, the tool itself
+            prints to `log`.
+        log: the file descriptor for the tool's own output. Default: stderr.
+        own_group: start the tool in a new process group of our session. The worker rejoins our
+            group; see `inherited.restore_command`.
     """
     for number in outputs:
         os.set_inheritable(number, True)
     own = (2 if log is None else log) if outputs else None
-    # A launcher's ranks may have files of it open that they need, as those of MPI have.
+    # The ranks of a launcher such as MPI may need files that they inherited from it.
     return subprocess.Popen(
         command,
         env=environment,
@@ -68,18 +69,19 @@ def start(
 
 def _lead_group() -> None:
     os.setpgrp()
-    for number in TERMINAL_SIGNALS:  # would stop it for as much as a word to the terminal
+    for number in TERMINAL_SIGNALS:  # would stop the tool as soon as it prints to the terminal
         signal.signal(number, signal.SIG_IGN)
 
 
 class _Target:
-    """The worker's process, from the mark that it leaves.
+    """The worker's process, found by the mark file that it leaves.
 
-    Remembered, since the mark disappears if somebody removes the run's directory.
+    Once found, the process is remembered, because the mark disappears if somebody removes the run
+    directory.
 
     Args:
-        mark: where the worker says that it has started.
-        tool: the process above it that we have started.
+        mark: the file in which the worker records its start.
+        tool: the process id of the tool that we started, an ancestor of the worker.
     """
 
     def __init__(self, mark: str, tool: int) -> None:
@@ -87,10 +89,10 @@ class _Target:
         self._tool = tool
         self._process: tuple[int, str] | None = None
         self.line: tuple[int, ...] = ()
-        """The worker and its ancestors below the tool's front process."""
+        """The process ids of the worker and its ancestors, up to but excluding the tool's own."""
 
     def process(self) -> tuple[int, str] | None:
-        """The worker's process; ``None`` before it has started."""
+        """The worker's process id and start time; ``None`` before the worker has started."""
         if self._process is None:
             self._process = started_process(self._mark)
             if self._process is not None:
@@ -106,7 +108,7 @@ class _Target:
     def await_start(self, tool: subprocess.Popen[bytes]) -> None:
         """Wait until the worker has started or the tool has ended.
 
-        Gives up after a time: not every tool leaves a mark.
+        Gives up after `_START_DEADLINE`, because not every tool's worker leaves a mark.
         """
         until = time.monotonic() + _START_DEADLINE
         while (
@@ -123,9 +125,9 @@ class _Target:
         return self.process() is not None and not self.lives
 
     def await_end(self) -> None:
-        """Wait for the worker, which may outlive the tool's front process.
+        """Wait for the worker's end, which may come after the end of the tool we started.
 
-        Our parent treats our exit as the worker's.
+        Our parent treats our exit as the worker's, so we must not exit before the worker.
         """
         while self.lives:
             time.sleep(0.1)  # os.pidfd_open is not in every build of Python
@@ -137,24 +139,24 @@ class _Target:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a process has ended. Leaves it a zombie, so that its id is not reused yet."""
+    """Whether a process has ended. Does not reap it, so that its id is not reused yet."""
     try:
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
-    except ChildProcessError:  # it is no zombie any more
+    except ChildProcessError:  # already reaped
         return True
 
 
 def _ancestors(pid: int, until: int) -> Iterator[int]:
-    """A process and its ancestors, up to `until` or this process."""
+    """The ids of a process and its ancestors, up to but excluding `until` or this process."""
     while pid not in (until, os.getpid(), 0, 1):
         yield pid
         pid = process_parent(pid)
 
 
 def adopt_orphans(adopt: bool) -> None:
-    """Become the parent of orphaned descendants, to learn their exit codes.
+    """Become the parent of orphaned descendants, or stop being it.
 
-    Source: prctl(2), PR_SET_CHILD_SUBREAPER. Without it nobody learns that.
+    Only their parent can learn their exit codes. Source: prctl(2), PR_SET_CHILD_SUBREAPER.
     """
     with suppress(ImportError, OSError, AttributeError):
         import ctypes  # slow to import; not in every build of Python
@@ -169,16 +171,18 @@ def _is_in_our_group(pid: int) -> bool:
 
 
 def _adopted_code(line: Iterable[int]) -> int | None:
-    """The worker's exit code, if this process adopted the worker or an ancestor of it.
+    """The worker's exit code, if this process adopted the worker or one of its ancestors.
 
-    That front has not waited for it, so its own exit code says nothing of the worker.
+    In that case the tool we started did not wait for the worker, so the tool's exit code says
+    nothing about the worker.
 
     Args:
-        line: the worker, its parent, and so on. A parent ends as its child did: it is the tool's.
+        line: the process ids of the worker, its parent, and so on. These parents belong to the
+            tool, and pass on the exit code of their child.
     """
     until = time.monotonic() + _ADOPTED_DEADLINE
     for pid in line:
-        with suppress(ChildProcessError):  # it was not left to us
+        with suppress(ChildProcessError):  # not our child
             while time.monotonic() < until:
                 process, status = os.waitpid(pid, os.WNOHANG)
                 if process:
@@ -188,19 +192,19 @@ def _adopted_code(line: Iterable[int]) -> int | None:
 
 
 def send(worker: tuple[int, str], number: int) -> None:
-    """Send a signal to a worker, which may end at any moment."""
+    """Send a signal to a worker, given by process id and start time, unless it has ended."""
     if process_start(worker[0]) == worker[1]:
         with suppress(ProcessLookupError):
             os.kill(worker[0], number)
 
 
 class End(NamedTuple):
-    """The ends of a tool and its worker.
+    """How a tool and its worker ended.
 
     Args:
-        code: the worker's exit code, as far as the tool passes it on; ``None`` if nobody knows it.
-        started: whether the worker has started.
-        stalled: whether the tool was ended, as it made no progress after the worker's end.
+        code: the worker's exit code, as far as the tool passes it on; ``None`` if it is unknown.
+        started: whether the worker had started.
+        stalled: whether we ended the tool because it made no progress after the worker's end.
     """
 
     code: int | None
@@ -209,13 +213,13 @@ class End(NamedTuple):
 
 
 def _await_tool(tool: subprocess.Popen[bytes], target: _Target, scratch: str) -> bool:
-    """Wait for the tool's end.
+    """Wait for the tool's end, and end it if it stalls after the worker's end.
 
-    After the worker's end, its patience is `PATIENCE`: nsys waits for ever if its launcher, which
-    stands between it and the worker, was killed.
+    A tool counts as stalled if it has been idle for `PATIENCE`. nsys waits for ever if its
+    launcher, the process between nsys and the worker, was killed.
 
     Returns:
-        Whether the tool was ended for that.
+        Whether the tool was ended because it stalled.
     """
     while not target.is_over:
         if _has_ended(tool):
@@ -225,7 +229,7 @@ def _await_tool(tool: subprocess.Popen[bytes], target: _Target, scratch: str) ->
     looks = 0
     while not _has_ended(tool):
         looks += 1
-        if looks % 10 == 0 and progress.idle() > PATIENCE:  # a look takes milliseconds
+        if looks % 10 == 0 and progress.idle() > PATIENCE:  # idle() takes milliseconds
             end_tool(scratch, at_once=True)
             return True
         time.sleep(0.1)
@@ -244,12 +248,12 @@ def wait(
 
     Args:
         process: the tool.
-        mark: where the worker says that it has started.
-        to_worker: signals go to the worker, once it has started: the tool, which is not in our
-            process group, would die of them.
-        apart: as it was started.
-        undelivered: signals that came before any worker had started. This adds to it, even after it
-            has returned.
+        mark: the file in which the worker records its start.
+        to_worker: send signals to the worker once it has started, because the tool, which is not
+            in our process group, would be killed by them.
+        apart: as given to `start`.
+        undelivered: signals that arrived before the worker had started. Its signal handlers keep
+            adding to this list even after this function has returned.
         scratch: the tool's temporary directory; empty without one.
     """
     target = _Target(mark, process.pid)
@@ -264,7 +268,7 @@ def wait(
             send(worker, number)
 
     def interrupt(number: int, frame: object) -> None:
-        """Pass on an interrupt, unless it has come to the whole process group by itself."""
+        """Pass on an interrupt, unless the worker already got it with our process group."""
         worker = target.process()
         if apart or (to_worker and not (worker and _is_in_our_group(worker[0]))):
             pass_on(number, frame)
@@ -275,18 +279,18 @@ def wait(
         signal.signal(number, pass_on)
 
     def reap(_: int, __: object) -> None:
-        """Reap the job's orphans, except those that carry the worker's exit code."""
-        target.process()  # it may have ended before we have looked for it
+        """Reap the job's orphans, except processes that carry the worker's exit code."""
+        target.process()  # the worker may have ended before we first looked for its mark
         with suppress(ChildProcessError, ProcessLookupError):
             while child := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 pid = child.si_pid
-                is_ours = apart and os.getsid(pid) == os.getsid(0)  # such as of another thread
+                is_ours = apart and os.getsid(pid) == os.getsid(0)  # such as another thread's child
                 if is_ours or pid == process.pid or pid in target.line:
                     return
                 os.waitpid(pid, 0)
 
     signal.signal(signal.SIGCHLD, reap)
-    for early in undelivered:  # of the previous attempt
+    for early in undelivered:  # from the previous attempt
         process.send_signal(early)
     target.await_start(process)
     is_stalled = _await_tool(process, target, scratch)
@@ -297,20 +301,20 @@ def wait(
     orphan_code = _adopted_code(target.line)
     if orphan_code is not None or outlives:
         code = orphan_code
-    if target.started and not to_worker:  # the tool got them, and the worker ran
+    if target.started and not to_worker:  # the tool got the signals, and the worker ran
         undelivered.clear()
     return End(code, target.started, is_stalled)
 
 
 def take_signals(undelivered: Sequence[int] = ()) -> None:
-    """Handle signals as the launcher wanted, and deliver those that came early."""
+    """Restore the launcher's signal settings, and send this process the undelivered signals."""
     restore_signals()
     for early in undelivered:
         os.kill(os.getpid(), early)
 
 
 def pause(seconds: float, undelivered: list[int]) -> None:
-    """Wait after an attempt; an undelivered signal ends the wait, an interrupt included."""
+    """Wait after a failed attempt. A signal that arrives, even an interrupt, ends the wait."""
     signal.signal(signal.SIGINT, lambda number, _: undelivered.append(number))
     until = time.monotonic() + seconds
     while not undelivered and time.monotonic() < until:
@@ -318,16 +322,16 @@ def pause(seconds: float, undelivered: list[int]) -> None:
 
 
 def as_shells_say(code: int) -> int:
-    """A process's exit code in the form of shells: 128 plus a signal's number."""
+    """A process's exit code as shells report it: 128 plus the number for a signal."""
     return code if code >= 0 else 128 - code
 
 
 def end_as(code: int) -> int:
-    """End this process by the signal that `code` stands for.
+    """End this process by the signal that the shell exit code `code` stands for.
 
     Returns:
-        `code`, if it stands for no signal, or the signal does not end this process: no signal ends
-        the first process of a container.
+        `code`, if it stands for no signal, or if the signal does not end this process. For example,
+        signals do not end the first process of a container.
     """
     number = code - 128
     if 0 < number < signal.SIGRTMIN and number not in _STOPPING:
@@ -336,9 +340,9 @@ def end_as(code: int) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         _, most = getrlimit(RLIMIT_CORE)
-        # with 0 there is a core all the same where it goes to a program
+        # A limit of 0 does not prevent a core dump that is piped to a program; a limit of 1 does.
         setrlimit(RLIMIT_CORE, (0 if most == 0 else 1, most))
-        with suppress(OSError):  # of SIGKILL
+        with suppress(OSError):  # SIGKILL cannot be set
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     return code
@@ -350,18 +354,18 @@ def run_tool(
     environment: Mapping[str, str] | None = None,
     deadline: float = 60.0,
 ) -> str | None:
-    """Run a short command of a tool, and end what it leaves behind.
+    """Run a tool's short command, and end any processes that it leaves behind.
 
     Args:
         directory: a temporary directory for this command alone.
-        environment: variables; by default this process's.
-        deadline: seconds in which a healthy tool has finished, on a busy machine, too.
+        environment: the command's environment variables. Default: this process's.
+        deadline: seconds in which a healthy tool finishes, even on a busy machine.
 
     Returns:
-        What it printed; ``None`` if it hangs: it did nothing for 10 s, or is not done in time.
+        The command's output; ``None`` if it was idle for more than `IDLE` or missed the deadline.
 
     Raises:
-        OSError: it cannot be run.
+        OSError: the command cannot be run.
     """
     variables = {**(os.environ if environment is None else environment), "TMPDIR": directory}
     until = time.monotonic() + deadline
@@ -380,7 +384,7 @@ def run_tool(
             while output is None and time.monotonic() < until and progress.idle() <= IDLE:
                 with suppress(subprocess.TimeoutExpired):
                     output = process.communicate(timeout=min(1.0, deadline))[0]
-                if process.poll() is not None:  # what it leaves behind may hold its output open
+                if process.poll() is not None:  # its leftover processes may hold the pipe open
                     end_tool(directory)
         finally:
             process.kill()
@@ -389,10 +393,11 @@ def run_tool(
 
 
 def spare_outputs() -> tuple[int, ...]:
-    """Duplicate stdout and stderr for the worker, as numbers that any shell can redirect.
+    """Duplicate stdout and stderr for the worker, as descriptors that any shell can redirect.
 
     Returns:
-        The two numbers, of one digit each; empty if either is closed, or no such number is free.
+        The two descriptors, of one digit each; empty if stdout or stderr is closed, or if no
+        one-digit descriptor is free.
     """
     numbers: list[int] = []
     with suppress(OSError):

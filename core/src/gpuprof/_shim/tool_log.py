@@ -13,7 +13,7 @@ from .safe import UnsafeFile, create, open_regular
 _LONGEST = 200
 """The longest quoted line, in characters."""
 _LAST = 4
-"""How many lines to quote: nsys takes three to say that its agent is gone."""
+"""How many lines to quote: nsys's report that its agent is gone has three."""
 _TAIL = 4096
 """How many bytes to read at the end of a log. A progress bar takes some hundreds."""
 _PAUSE = 0.2
@@ -23,9 +23,9 @@ class ToolLog:
     """The log of one start of a worker; no log on a full disk.
 
     Args:
-        path: of a file that is replaced if it exists; empty for no log.
-        name: the worker's.
-        verbose: whether to print on stderr, too, what goes to the log.
+        path: the log file, replaced if it exists; empty for no log.
+        name: the worker's name.
+        verbose: whether to print new lines of the log on stderr, too.
     """
 
     def __init__(self, path: str, name: str, verbose: bool) -> None:
@@ -40,7 +40,7 @@ class ToolLog:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The log's size in bytes; 0 without a log."""
         return 0 if self.handle is None else os.fstat(self.handle).st_size
 
     def first_words(self, since: int) -> str:
@@ -49,9 +49,10 @@ class ToolLog:
 
     @contextmanager
     def shown(self, since: int) -> Iterator[None]:
-        """If `verbose`, print new lines after `since` bytes, prefixed with the worker's name.
+        """If `verbose`, print the log's lines after `since` bytes as they appear.
 
-        The profiler writes to the log and not to us, so it goes on if this process is killed.
+        Each is prefixed with the worker's name. The profiler writes to the log rather than to a
+        pipe from us, so it continues if this process is killed.
         """
         if self.handle is None or not self._verbose:
             yield
@@ -83,13 +84,14 @@ class ToolLog:
 def last_words(path: str) -> str:
     """The last lines of a log; empty if there are none.
 
-    Several, as a program that is killed prints what it has buffered after what it says of that.
+    Several lines, because a killed program first reports that it was killed and then prints its
+    buffered output.
     """
     return " / ".join(list(_lines(_read(path, -_TAIL)))[-_LAST:])
 
 
 def _read(path: str, start: int) -> bytes:
-    """At most `_TAIL` bytes from a position, which counts from the end if it is negative."""
+    """Read at most `_TAIL` bytes from `start`; a negative `start` counts from the end."""
     with suppress(OSError, UnsafeFile), open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size + start) if start < 0 else start)
@@ -98,7 +100,7 @@ def _read(path: str, start: int) -> bytes:
 
 
 def _lines(content: bytes) -> Iterator[str]:
-    r"""The lines that are not blank; of a progress bar its last state.
+    r"""The lines that are not blank; for a progress bar, only its last state.
 
     >>> list(_lines(b"Generating\n\r[==  50%  ] a\r[===100%] a\n\n\x1b[2J"))
     ['Generating', '[===100%] a', '?[2J']
@@ -106,7 +108,7 @@ def _lines(content: bytes) -> Iterator[str]:
     for line in content.decode(errors="replace").split("\n"):
         states = [" ".join(state.split()) for state in line.split("\r")]
         text = next((state for state in reversed(states) if state), "")
-        if text:  # a stranger's log may hold commands for the terminal
+        if text:  # an untrusted log may hold escape sequences
             yield "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST])
 
 
