@@ -1,1 +1,1 @@
-"""A run's files: reads, settles and lists them, brings them home, compares them with the plan."""
+"""Reads, settles and lists a run's files, brings them home, and compares them with the plan."""

@@ -1,4 +1,4 @@
-"""Whether a run's processes are alive: its driver, or its ranks under `gpuprof run`.
+"""Finds out whether a run's driver, or its ranks under `gpuprof run`, are alive.
 
 On Ray, ``run.json`` names the driver. Under ``gpuprof run`` each rank writes its own file, because
 ranks start at different times and may be restarted.
@@ -47,7 +47,7 @@ def record_rank(run_directory: str, group: str, rank: int, size: int, over: bool
 
 
 def read_ranks(run_directory: str | Path) -> tuple[list[RankProcess], list[str]]:
-    """The recorded ranks, and a message for each malformed file. Skips inaccessible files."""
+    """The recorded ranks, and a message for each malformed file; skips inaccessible files."""
     ranks: list[RankProcess] = []
     faults: list[str] = []
     for file in sorted(Path(run_directory, _RANKS).glob("*.process")):
@@ -70,7 +70,7 @@ def process_lives(process: Process) -> bool | None:
 def ranks_live(ranks: Iterable[RankProcess]) -> bool | None:
     """Whether any rank of a run is alive.
 
-    ``None`` if none is known to be alive, but some cannot be seen from here or have not started.
+    ``None`` if no rank is known to be alive, but some cannot be seen from here or have not started.
     """
     ranks = list(ranks)
     lives = {False if rank["over"] else process_lives(rank) for rank in ranks}

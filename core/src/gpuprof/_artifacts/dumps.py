@@ -1,6 +1,7 @@
 """Asks the processes of a running job for their stacks, and finds out why some do not answer.
 
-Each process answers by a thread of ours, over the run's directory; see `gpuprof._session.dump`.
+In each process, a gpuprof thread writes the answer to the run directory; see
+`gpuprof._session.dump`.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ from gpuprof._shim.safe import LARGEST, UnsafeFile, load_json, remove_tree
 from gpuprof.errors import OutputError
 
 State = Literal["answered", "by signal", "stopped", "dead", "silent"]
-"""What became of the question. ``by signal``: no thread of ours could run, so `faulthandler` has
-written the stacks. ``silent``: the process may be on another node."""
+"""The outcome for a process. ``by signal``: gpuprof's thread could not run, so `faulthandler` has
+written the stacks. ``silent``: no answer; the process may be on another node."""
 
 PATIENCE = 10.0
-"""Seconds to wait for answers; on a network file system a question takes a while to be seen."""
+"""Seconds to wait for answers. On a network file system, processes see a question with a delay."""
 _SILENCE = 3.0
 """Seconds without an answer after which gpuprof inspects a process of this node from outside."""
 _FRESH = 30.0
-"""Seconds. A process writes its file every 5, so a newer file means that it is alive somewhere."""
+"""Seconds. A process writes its file every 5 s, so if the file is newer than this, the process is
+alive somewhere."""
 _PROCESS = re.compile(r"(?P<name>.+)\.(?:start|child)-\d+\.json")
 _ANSWER = {"name": str, "group": str, "rank": int, "node": str, "pid": int, "threads": list}
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ ?(?:\[(?P<name>.*)\] )?\(most recent")
@@ -44,15 +46,16 @@ _MEMORY = re.compile(rf"/memfd:{MEMORY}-(\d+)-(\d+) \(deleted\)")
 
 @attrs.frozen
 class Process:
-    """A process of the run, and what it does.
+    """A process of the run, and what it is doing.
 
     Args:
-        name: of the worker, as ``Learner-3``.
-        file: the name of its answer.
-        path: of the file that it writes every few seconds; ``None`` if it has none.
-        start: tells the process from later ones with the same id.
-        answer: see `gpuprof._session.dump.Answerer.answer`; by signal only its threads.
-        last: what is known last of one that does not answer.
+        name: the worker's name, such as ``Learner-3``.
+        file: the name of its answer file.
+        path: its session file, which it rewrites every few seconds; ``None`` if it has none.
+        start: its start time, which tells it from a later process with the same id.
+        answer: see `gpuprof._session.dump.Answerer.answer`. After an answer by signal, only the
+            time and the threads.
+        last: a sentence about the last record of a process that does not answer.
     """
 
     name: str
@@ -69,11 +72,14 @@ class Process:
 
 
 def ask(directory: str, patience: float = PATIENCE) -> list[Process]:
-    """Ask all processes of a run. Returns those that are known, the answered ones among them.
+    """Ask all processes of a run for their stacks.
 
     Args:
-        directory: the run's.
-        patience: seconds to wait for those that may still answer.
+        directory: the run directory.
+        patience: seconds to wait for processes that may still answer.
+
+    Returns:
+        All known processes of the run, whether or not they answered.
 
     Raises:
         OutputError: the directory cannot be written, or is not private.
@@ -128,7 +134,7 @@ def _collect(directory: str, question: str, patience: float) -> Iterator[Process
 
 
 def _answers(question: str) -> list[str]:
-    """The new files. Removes each once it is read."""
+    """The names of the answer files that have not been read yet."""
     with contextlib.suppress(OSError):
         return sorted(name for name in os.listdir(question) if not name.startswith("."))
     return []
@@ -161,7 +167,7 @@ def _answered(file: str, answer: dict[str, Any], known: Process | None) -> Proce
 
 
 def _expected(directory: str) -> list[Process]:
-    """The processes that have not recorded their end; of several starts the last."""
+    """The processes that have not recorded their end. If a worker has several starts, its last."""
     known = runs.about(directory) or runs.About(directory, os.path.basename(directory))
     latest: dict[tuple[str, int], Process] = {}
     found = []
@@ -169,7 +175,7 @@ def _expected(directory: str) -> list[Process]:
         named = _PROCESS.fullmatch(path.name)
         try:
             session = formats.read(path, SessionFile, SESSION_VERSION) if named else None
-        except (OutputError, OSError):  # it says nothing that can be read
+        except (OutputError, OSError):  # unreadable
             continue
         if session is None:
             continue
@@ -225,7 +231,11 @@ def _session_files(known: runs.About) -> Iterable[Path]:
 
 
 def _look_at(process: Process, has_been_silent: bool) -> Process | None:
-    """Inspect a process of this node from outside; ``None`` if it may still answer itself."""
+    """Inspect a process on this node from outside; ``None`` if the process may still answer.
+
+    Args:
+        has_been_silent: whether it has had `_SILENCE` seconds to answer.
+    """
     if process.start is None:
         return None
     if process_start(process.pid) != process.start:
@@ -244,7 +254,7 @@ def _look_at(process: Process, has_been_silent: bool) -> Process | None:
 
 
 def _is_fresh(process: Process) -> bool:
-    """Whether it wrote its file just now, and so runs in another container."""
+    """Whether the process wrote its file recently. Then it is alive, but in another container."""
     if process.path is None:
         return False
     with contextlib.suppress(OSError):
@@ -261,9 +271,12 @@ def _kernel_state(pid: int) -> str:
 
 
 def _by_signal(pid: int) -> list[dict[str, Any]] | None:
-    """The threads of a process whose interpreter is held by C code; ``None`` if it has no handler.
+    """The threads of a process whose interpreter is blocked by C code.
 
-    The signal goes to our own thread, so no call of the job is interrupted.
+    The signal goes to gpuprof's own thread in the process, so it interrupts no call of the job.
+
+    Returns:
+        The threads; ``None`` if the process has no signal handler or does not answer the signal.
     """
     for path, number, thread in _memories(pid):
         if not _catches(pid, number):
@@ -287,13 +300,13 @@ def _by_signal(pid: int) -> list[dict[str, Any]] | None:
 
 
 def _memories(pid: int) -> Iterator[tuple[str, int, int]]:
-    """The file of the handler's stacks, its signal, and the thread to send it to."""
+    """For each handler: the file for its stacks, its signal, and the thread to send that to."""
     with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             path = f"/proc/{pid}/fd/{name}"
             with contextlib.suppress(OSError):
                 found = _MEMORY.fullmatch(os.readlink(path))
-                # a fork has its parent's
+                # a forked process inherits its parent's file, but not the parent's thread
                 if found and os.path.isdir(f"/proc/{pid}/task/{found[2]}"):
                     yield path, int(found[1]), int(found[2])
 
@@ -317,10 +330,10 @@ def _send(pid: int, thread: int, number: int) -> None:
 
 
 def parse(text: str, cpu: float | None = None) -> list[dict[str, Any]]:
-    r"""Parse the threads that `faulthandler` has written, and leave out gpuprof's own.
+    r"""Parse the threads that `faulthandler` has written, without gpuprof's own threads.
 
     Args:
-        cpu: of the main thread; see `cpu_time`.
+        cpu: the processor time of the main thread; see `cpu_time`.
 
     >>> parse('Thread 0x1 (most recent call first):\n  File "a.py", line 3 in f')[0]["frames"]
     [['f', 'a.py', 3]]
@@ -352,13 +365,13 @@ def parse(text: str, cpu: float | None = None) -> list[dict[str, Any]]:
 
 
 def _is_ours(frames: list[Any]) -> bool:
-    """Whether a thread runs gpuprof's code and nothing else."""
+    """Whether a thread is gpuprof's own: its outermost frame outside `threading` is gpuprof's."""
     inner = [file for _, file, _ in frames if os.path.basename(file) != "threading.py"]
     return bool(inner) and inner[-1].startswith(OURS)
 
 
 def _last_record(process: Process) -> str:
-    """The last record of a process, from its ledger."""
+    """A sentence about a process's last record, from its ledger or the time of its file."""
     if process.path is None:
         return ""
     try:

@@ -1,7 +1,7 @@
-"""Reads ledgers: what every process of a run did when, on one line of time.
+"""Reads ledgers, which record what each process of a run did when, and aligns their times.
 
-The files are written by `gpuprof._session.ledger`; docs/explanation/ledger.md describes them.
-NumPy does the work, and is imported by readers only.
+`gpuprof._session.ledger` writes the files; docs/explanation/ledger.md describes them. NumPy is
+imported only when a ledger is read, because the workers do not need it.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ SUFFIX = ".ledger"
 _LARGEST_LINE = 65536
 _LARGEST_BLOCK = 64 * 2**20
 MOST = 2**59
-"""Limit of monotonic times, and of differences between clocks: 18 years in nanoseconds. It keeps
-every difference that a reader computes within 64 bits."""
+"""Limit of monotonic times, and of differences between clocks: 18 years in nanoseconds. With it,
+every difference that a reader computes fits in 64 bits."""
 _LATEST = 2**62
-"""Nanoseconds since the epoch: in the year 2116."""
+"""Limit of wall-clock times in nanoseconds since the epoch: the year 2116."""
 _RANGES = {
     **dict.fromkeys(("start", "end", "time", "monotonic"), (-MOST, MOST)),
     **dict.fromkeys(("count", "busy", "bytes", "ran", "ready"), (0, MOST)),
     "wall": (0, _LATEST),
 }
-"""Valid ranges for the numbers in a row."""
+"""Valid ranges of numbers by column; the upper limit is excluded."""
 
 SPAN = [("place", "<u4"), ("track", "<u4"), ("start", "<i8"), ("end", "<i8")]
 FOLD = [*SPAN, ("count", "<i8"), ("busy", "<i8")]
@@ -62,7 +62,7 @@ _TABLES = {
     "coll": ("collections", COLLECTION), "sent": ("sent", SENT), "size": ("sizes", SIZE),
     "main": ("main", MAIN),
 }  # fmt: skip
-"""By the kind of a block, the attribute of `Ledger` with its rows, and their layout."""
+"""For each kind of block: the attribute of `Ledger` that holds its rows, and their layout."""
 _TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "str": (str,), "str | None": (str, NoneType)}
 _HEADER = {
     key: _TYPES[kind.__forward_arg__] for key, kind in written.Header.__annotations__.items()
@@ -78,9 +78,9 @@ _CLOCK_EVENT: dict[str, tuple[type, ...]] = {"at": (int,), "offset": (int,), "bo
 _SYNC_EVENT: dict[str, tuple[type, ...]] = {"entered": (int,), "left": (int,)}
 """Keys and types of the JSON in a ledger."""
 _TIMES = {"time", *_CLOCK_EVENT, *_SYNC_EVENT}
-"""The keys that are times, or differences of times."""
+"""The JSON keys whose values are times, or differences of times."""
 _MOMENTS = {"start", "end", "time", "monotonic"}
-"""The columns of rows that are times of the process's own clock."""
+"""The columns whose values are times on the process's own clock."""
 WAITS, RELEASES, MEETS = range(3)
 """The roles of links; see `gpuprof_timing.recording.ROLES`."""
 
@@ -90,11 +90,11 @@ class Place:
     """A place in a process's timing tree.
 
     Args:
-        key: the name of its scopes; empty for no scope.
-        parent: the number of the place around it; 0 at the top.
-        depth: how many places there are from the top to this one; 0 for no scope.
-        waits_for: the group whose work scopes here wait for, if that is known.
-        around: the place around it; ``None`` for no scope.
+        key: the name of the scopes at this place; empty for place 0, which is outside all scopes.
+        parent: the number of the enclosing place; 0 at the top.
+        depth: the number of places from the top to this one, including it; 0 for place 0.
+        waits_for: the group for whose work the scopes here wait, if that is known.
+        around: the enclosing place; ``None`` for place 0.
     """
 
     key: str
@@ -105,7 +105,7 @@ class Place:
 
     @property
     def path(self) -> str:
-        """The names of the scopes around it and its own, as people read them."""
+        """The names of the enclosing scopes and its own, joined by ``/``."""
         keys, place = [], self
         while place.around is not None:
             keys.append(place.key)
@@ -115,11 +115,12 @@ class Place:
 
 @attrs.frozen
 class Track:
-    """A thread, or a task in its event loop.
+    """A thread, or a task in a thread's event loop.
 
     Args:
         thread: Python's id of the thread.
-        native: the system's id; ``None`` if the thread had ended before it was asked.
+        native: the system's id of the thread; ``None`` if the thread ended before its id was read.
+        task: whether the track is a task.
     """
 
     name: str
@@ -130,7 +131,7 @@ class Track:
 
 @attrs.frozen
 class Step:
-    """A step, in the nanoseconds of its reader. `end` is ``None`` if it did not end."""
+    """A step, with its times in nanoseconds. `end` is ``None`` if the step did not end."""
 
     number: int
     start: int
@@ -141,32 +142,35 @@ class Step:
 class Ledger:
     """What one process recorded.
 
-    All times are nanoseconds of its monotonic clock. `align` takes out how that drifts against the
-    run's, so that one `offset` holds for all of them but those in `header`.
+    All times are nanoseconds on the process's monotonic clock. `align` corrects them for the drift
+    between that clock and the run's, so that one `offset` applies to all times except those in
+    `header`, which are not corrected.
 
     Args:
-        path: of the file.
-        header: its first line.
-        places: by number; number 0 is no place.
-        tracks: by number; number 0 is unknown.
-        spans: single calls, a structured array of `SPAN`, in order of their ends per track.
-        folds: calls that are known only together, of `FOLD`.
-        links: keys of spans, of `LINK`.
-        edges: beginnings and ends of steps, of `STEP`, by time.
-        clocks: readings of both clocks, of `CLOCK`.
-        open: calls that had not ended when the ledger did, of `OPEN`.
-        sent: calls that it sent to other processes, of `SENT`.
-        sizes: how many bytes calls handled, of `SIZE`.
-        collections: long runs of the garbage collector, which stop the process, of `COLLECTION`.
-        main: for how long the main thread had run, or was ready to, of `MAIN`, by time.
+        path: the ledger's file.
+        header: the file's first line.
+        places: the places by number; number 0 is outside all places.
+        tracks: the tracks by number; number 0 is unknown.
+        spans: single calls: a structured array of `SPAN`, on each track in order of their ends.
+        folds: groups of calls of which only totals are known: an array of `FOLD`.
+        links: keys of spans: an array of `LINK`.
+        edges: beginnings and ends of steps: an array of `STEP`, in order of time.
+        clocks: readings of the monotonic and the wall clock: an array of `CLOCK`.
+        open: calls that had not ended at the ledger's end: an array of `OPEN`.
+        sent: calls that the process sent to other processes: an array of `SENT`.
+        sizes: the bytes that calls handled: an array of `SIZE`.
+        collections: long garbage collections, which stop the process: an array of `COLLECTION`.
+        main: how long the main thread had run, and how long it had been ready to run: an array of
+            `MAIN`, in order of time.
         events: everything else, each with ``event`` and ``time``.
-        size: bytes of the file that were read.
-        damaged: bytes at the end that could not be read; 0 for a whole file.
-        offset: what to add to its times for times of the run, which are nanoseconds since the
-            epoch on the driver's node, or on the first node where there is no driver.
-        bound: how wrong the result may be compared with other processes, in nanoseconds: each of
-            two may be off by its own. ``None``: unknown.
-        line: how its clock drifts; ``None`` if it does not.
+        size: the number of bytes of the file that were read.
+        damaged: the number of bytes at the file's end that could not be read; 0 if none.
+        offset: the number of nanoseconds to add to the ledger's times to get the run's times. These
+            are nanoseconds since the epoch on the driver's node or, without a driver, on the first
+            node.
+        bound: the largest error of the run's times in nanoseconds; ``None`` if unknown. In a
+            comparison of two processes, their bounds add up.
+        line: the drift of the process's clock; ``None`` if it needs no correction.
     """
 
     path: Path
@@ -192,7 +196,7 @@ class Ledger:
 
     @property
     def name(self) -> str:
-        """Of the process, as ``ActorGroup-0``."""
+        """The process's name, such as ``ActorGroup-0``."""
         return self.header["name"]
 
     @property
@@ -221,13 +225,13 @@ class Ledger:
     def steps(self) -> list[Step]:
         """The steps that this process marked, in the order in which they began.
 
-        A step inside itself is one step; of nested steps the outer one counts. One that did not end
-        has none inside it: what came after it are steps of their own.
+        If steps are nested, only the outermost counts. A step that did not end contains no others:
+        the steps that began after it are separate steps.
         """
         beginnings: list[tuple[int, int]] = []
         running: list[int] = []
-        numbers: Counter[int] = Counter()  # of those that are running
-        # by the position of its beginning: when a step ended, and how many had begun by then
+        numbers: Counter[int] = Counter()  # how many running steps have each number
+        # by the position of a step's beginning: when it ended, and how many steps had begun by then
         ends: dict[int, tuple[int | None, int]] = {}
         for number, time, begins in self.edges.tolist():
             if begins:
@@ -251,10 +255,10 @@ class Ledger:
 
 
 def read(path: Path) -> Ledger:
-    """Read a ledger, which may still be written, or end in the middle.
+    """Read a ledger, which may be incomplete or still be growing.
 
     Raises:
-        OutputError: it is no ledger, of another version, or cannot be read.
+        OutputError: the file is not a ledger, has another version, or cannot be read.
     """
     import numpy as np
 
@@ -299,7 +303,7 @@ def read(path: Path) -> Ledger:
         attribute: np.concatenate(parts[kind] or [np.empty(0, np.dtype(layout))])
         for kind, (attribute, layout) in _TABLES.items()
     }
-    # marks of several threads may be a little out of order
+    # the marks of different threads may be slightly out of order
     tables["edges"] = tables["edges"][np.argsort(tables["edges"]["time"], kind="stable")]
     return Ledger(
         path,
@@ -315,11 +319,11 @@ def read(path: Path) -> Ledger:
 
 
 def blocks_of(path: Path, file: BinaryIO) -> tuple[written.Header, Iterator[tuple[str, bytes]]]:
-    """The header of an open file, and its whole blocks with their kinds.
+    """The header of an open ledger or file of stacks, and each complete block's kind and content.
 
     Raises:
-        OutputError: it is no such file, or of another version.
-        OSError: it cannot be read.
+        OutputError: the file has another format or another version.
+        OSError: the file cannot be read.
     """
     end = _first_hole(file.fileno(), os.fstat(file.fileno()).st_size)
     return _header(path, file.readline(_LARGEST_LINE)), _blocks(file, end)
@@ -346,10 +350,13 @@ def _header(path: Path, line: bytes) -> written.Header:
 
 
 def entries(content: bytes, keys: Mapping[str, tuple[type, ...]]) -> list[dict[str, Any]]:
-    """A block of JSON, whose entries have these keys and types.
+    """Parse a JSON block: a list of entries.
+
+    Args:
+        keys: the keys that each entry must have, with the valid types of their values.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the block holds anything else.
     """
     found = parse_json(content)
     if not isinstance(found, list) or not all(
@@ -368,20 +375,21 @@ def _fits(data: Mapping[str, object], keys: Mapping[str, tuple[type, ...]]) -> b
 
 
 def _first_hole(file: int, size: int) -> int:
-    """Where the first hole of an open file begins; without one, the file's end.
+    """The position of the first hole in an open file; without a hole, the file's end.
 
-    A process writes none, and a hole of any size takes no room on a disk.
+    Nothing after a hole is read: processes write no holes, and a hole that takes no disk space may
+    be too large for memory.
     """
     try:
         return min(size, os.lseek(file, 0, os.SEEK_HOLE))
-    except OSError:  # an empty file, or a file system that knows no holes
+    except OSError:  # an empty file, or a file system without holes
         return size
     finally:
         os.lseek(file, 0, os.SEEK_SET)
 
 
 def _blocks(file: BinaryIO, end: int) -> Iterator[tuple[str, bytes]]:
-    """The whole blocks before `end`; the first damaged one ends them."""
+    """The kind and content of each block before `end`, up to the first damaged block."""
     while len(front := file.read(BLOCK.size)) == BLOCK.size:
         kind, size, checksum = BLOCK.unpack(front)
         if size > _LARGEST_BLOCK or file.tell() + size > end:
@@ -402,10 +410,14 @@ def _add_places(places: list[Place], new: Sequence[dict[str, Any]]) -> None:
 
 
 def _check(rows: Rows, places: int, tracks: int) -> None:
-    """Reject rows that no process writes, so that no analysis has to expect them.
+    """Reject invalid rows, so that no analysis has to expect them.
+
+    Args:
+        places: how many places the ledger has so far.
+        tracks: how many tracks the ledger has so far.
 
     Raises:
-        ValueError: with what is wrong.
+        ValueError: a row is one that no process writes; the message says why.
     """
     for name in rows.dtype.names or ():
         least, most = int(rows[name].min(initial=0)), int(rows[name].max(initial=0))
@@ -422,10 +434,10 @@ def _check(rows: Rows, places: int, tracks: int) -> None:
 
 
 def ledgers(directory: Path) -> tuple[list[Ledger], list[str]]:
-    """Read all ledgers of a run, and put them on one line of time.
+    """Read all ledgers of a run, and align their times.
 
     Returns:
-        The ledgers by node and name, and a sentence for each that cannot be read.
+        The ledgers, sorted by node and name, and a sentence for each that cannot be read.
     """
     readable, problems = [], []
     for path in sorted(directory.glob(f"*/*{SUFFIX}")):
@@ -440,11 +452,11 @@ def ledgers(directory: Path) -> tuple[list[Ledger], list[str]]:
 
 
 def align(ledgers: Sequence[Ledger]) -> None:
-    """Set each ledger's `offset` and `bound`, and take out its drift.
+    """Set each ledger's `offset` and `bound`, and correct its times for the drift of its clock.
 
-    Processes with the same clock differ by nothing. Other clocks follow what the driver has
-    measured (events ``clock``), or else the marks at common barriers (events ``sync``), or else
-    their wall clocks, whose error nobody knows. Run it once.
+    Ledgers with the driver's clock need no correction. Other clocks are aligned by the driver's
+    measurements (events ``clock``), or else by marks at common barriers (events ``sync``), or else
+    by their wall clocks, whose error is unknown. Call this only once for a ledger.
     """
     if not ledgers:
         return
@@ -471,7 +483,7 @@ def align(ledgers: Sequence[Ledger]) -> None:
 
 
 def clock_notes(ledgers: Sequence[Ledger]) -> list[str]:
-    """A sentence if times of some nodes cannot be compared with those of others."""
+    """One sentence in a list if some nodes' times cannot be compared with the others'; or none."""
     unknown = sorted({ledger.header["node"] for ledger in ledgers if ledger.bound is None})
     if not unknown:
         return []
@@ -484,14 +496,15 @@ def clock_notes(ledgers: Sequence[Ledger]) -> list[str]:
 
 
 _RATE = 100e-6
-"""How much the drift between two clocks may exceed its average: the quartz, and corrections by a
-time service."""
+"""How much the drift between two clocks may differ from its average, as a ratio. The causes are the
+quartz and corrections by a time service."""
 _FASTEST = 1e-3
-"""The most that two clocks can drift apart: twice the correction that Linux ever applies."""
+"""The highest rate at which two clocks can drift apart, as a ratio: twice the largest correction
+that Linux applies."""
 
 
 class _Measured(NamedTuple):
-    """Offset of a clock in nanoseconds, when (on that clock) it was measured, and its error."""
+    """A measured offset of a clock, its time on that clock, and its error, in nanoseconds."""
 
     at: int
     offset: int
@@ -499,10 +512,10 @@ class _Measured(NamedTuple):
 
 
 class _Line:
-    """The offset of a clock over time: straight lines between measurements.
+    """The offset of a clock over time, interpolated linearly between measurements.
 
     Args:
-        measured: at least one.
+        measurements: at least one.
     """
 
     def __init__(self, measurements: Sequence[_Measured]) -> None:
@@ -519,7 +532,7 @@ class _Line:
         self._rate = max(_RATE, *slopes) if slopes else _RATE
 
     def drift(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What to add besides `offset`, at `times` on the clock."""
+        """The nanoseconds to add, in addition to `offset`, to each of `times` on the clock."""
         import numpy as np
 
         zero = self._points[0]
@@ -532,7 +545,7 @@ class _Line:
         ).astype(np.int64)
 
     def bound(self, first: int, last: int) -> int:
-        """The largest error between two moments on the clock."""
+        """The largest error in nanoseconds at any time from `first` to `last` on the clock."""
         points = self._points
         bounds = [
             points[0].bound + self._rate * max(0, points[0].at - first),
@@ -547,7 +560,7 @@ class _Line:
 
 
 def _best(points: Sequence[_Measured]) -> list[_Measured]:
-    """Drop measurements that add nothing to a more exact one at another time."""
+    """Drop measurements less exact than an estimate from another one, with `_RATE` as its error."""
     bounds = [float(point.bound) for point in points]
     for order in (range(1, len(points)), range(len(points) - 2, -1, -1)):
         for index in order:
@@ -561,7 +574,7 @@ def _best(points: Sequence[_Measured]) -> list[_Measured]:
 
 
 def _measured(ledgers: Sequence[Ledger], base: str, clock: str) -> list[_Measured]:
-    """The driver's measurements of a clock."""
+    """The measurements of a clock by processes with the clock `base`, which is the driver's."""
     return [
         _Measured(event["at"] - event["offset"], event["offset"], event["bound"])
         for ledger in ledgers
@@ -575,7 +588,10 @@ def _measured(ledgers: Sequence[Ledger], base: str, clock: str) -> list[_Measure
 
 
 def _synchronized(ledgers: Sequence[Ledger], base: str, clock: str) -> list[_Measured]:
-    """A clock's offset from common barriers: no process leaves one before all have entered it."""
+    """A clock's offsets, computed from barriers that its processes share with those of `base`.
+
+    No process leaves a barrier before all have entered it.
+    """
     base_marks, clock_marks = _marks(ledgers, base), _marks(ledgers, clock)
     points = []
     for key in base_marks.keys() & clock_marks.keys():
@@ -590,12 +606,15 @@ def _synchronized(ledgers: Sequence[Ledger], base: str, clock: str) -> list[_Mea
         <= earlier.bound + later.bound + _FASTEST * (later.at - earlier.at)
         for earlier, later in pairwise(points)
     )
-    # else some of these were different barriers
+    # inconsistent offsets come from different barriers that were taken for the same
     return points if consistent and all(point.bound >= 0 for point in points) else []
 
 
 def _marks(ledgers: Sequence[Ledger], clock: str) -> dict[tuple[str | None, int], tuple[int, int]]:
-    """For each barrier of each start: when the last process entered it, and the first left it."""
+    """The times when the last process entered and the first process left each barrier.
+
+    The keys are the processes' incarnation and the barrier's number.
+    """
     marks: dict[tuple[str | None, int], tuple[int, int]] = {}
     for ledger in ledgers:
         if ledger.header["clock"] != clock or ledger.header["role"] == "child":
@@ -610,7 +629,7 @@ def _marks(ledgers: Sequence[Ledger], clock: str) -> dict[tuple[str | None, int]
 
 
 def _wall_offset(ledgers: Sequence[Ledger]) -> int:
-    """The usual offset from a monotonic clock to the wall clock, which may be set meanwhile."""
+    """The median offset from a monotonic clock to the wall clock, which may be set during a run."""
     walls: list[int] = [
         wall - monotonic
         for ledger in ledgers

@@ -8,9 +8,7 @@ from enum import Enum
 class Reason(Enum):
     """Why a row of the receipt is not complete.
 
-    The value is the sentence; the detail fills its ``{detail}``, or else follows it.
-
-    The value is the sentence. The detail fills its ``{detail}``, or else follows it.
+    The value is a sentence. A detail fills the sentence's ``{detail}``, or follows the sentence.
     """
 
     NONE = ""

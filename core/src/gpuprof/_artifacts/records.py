@@ -1,4 +1,4 @@
-"""Read what a run has on one node: session files, the state of profilers, and all file sizes."""
+"""Read a run's files on one node: session files, the states of profilers, and all file sizes."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ class Start:
     """One start of a worker, as seen on its node.
 
     Args:
-        session: what the worker wrote about itself, if it used gpuprof.
-        tool: what the shim wrote about the profiler, if there was one, with its present state.
-        settled: what became of the files once all had ended.
-        process: of the worker, while it lives.
-        pid: the worker's process id, while it lives and afterwards; 0 if it left no mark.
+        session: the worker's session file; ``None`` if the worker did not use gpuprof.
+        tool: the shim's file about the profiler, with the profiler's present state; ``None``
+            without a profiler.
+        settled: the record of the reports, written after the worker and its profiler had ended.
+        process: the worker's process id while the worker lives, else ``None``.
+        pid: the worker's process id, also after its end; 0 if the worker left no mark.
         began: whether the worker has started at all. Ray ends processes that it does not need,
             some while their profiler starts.
-        last_words: the last lines of the profiler's log; empty if it has printed nothing.
+        last_words: the last lines of the profiler's log; empty if the profiler printed nothing.
     """
 
     group: str
@@ -61,7 +62,7 @@ class Start:
 
     @property
     def files(self) -> list[str]:
-        """The files with final names."""
+        """The files that have their final names."""
         files_by_window = self.settled["files"].values() if self.settled else ()
         return [
             file
@@ -79,7 +80,7 @@ class Start:
 
     @property
     def name(self) -> str:
-        """The worker's, without the number of its start."""
+        """The worker's name, without the number of the start."""
         return f"{self.group}-{self.rank}"
 
     @property
@@ -94,7 +95,7 @@ class Start:
 
     @property
     def state(self) -> ToolState | None:
-        """The profiler's, if there is one."""
+        """The profiler's state; ``None`` without a profiler."""
         return self.tool["state"] if self.tool else None
 
     @property
@@ -121,11 +122,11 @@ class NodeRecord:
 
     Args:
         node: host name.
-        directory: absolute, on that node.
-        starts: of workers, in no order.
-        sizes: of the regular files in the directory, in bytes.
-        faults: the files that could not be read, and why.
-        damaged: reports that cannot be read, by name, and what is wrong with them.
+        directory: the run directory's absolute path on that node, with the node's name.
+        starts: all starts of workers on the node, in no order.
+        sizes: the size of each regular file in the directory in bytes, by name.
+        faults: a message for each file that could not be read.
+        damaged: what is wrong with each report that cannot be read, by the report's name.
     """
 
     node: str
@@ -136,7 +137,7 @@ class NodeRecord:
     damaged: Mapping[str, str] = attrs.field(factory=dict)
 
     def of(self, group: str, rank: int) -> NodeRecord:
-        """The record of one worker, its child processes included."""
+        """The part of the record that belongs to one worker, including its child processes."""
         starts = tuple(start for start in self.starts if (start.group, start.rank) == (group, rank))
         own = {os.path.basename(file) for start in starts for file in start.files}
         prefixes = (f"{group}-{rank}.start-", f"{group}-{rank}.child-", f"{group}-{rank}.finish.")
@@ -149,7 +150,7 @@ class NodeRecord:
 
 
 def is_own(file: Path) -> bool:
-    """Whether gpuprof writes this file for itself, so that it is no report.
+    """Whether a file is one of gpuprof's own, and so not a report.
 
     >>> is_own(Path("run/node/A-0.start-1.json")), is_own(Path("run/node/A-0.step-1.json"))
     (True, False)
@@ -158,10 +159,10 @@ def is_own(file: Path) -> bool:
 
 
 def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
-    """Read what this node has of a run, which may still be running.
+    """Read this node's part of a run, which may still be running.
 
     Args:
-        node: a dead node's name, to read its files on a shared file system.
+        node: a dead node's name, to read that node's files on a shared file system instead.
     """
     node = node or node_name()
     directory = Path(run_directory, node)
@@ -191,7 +192,7 @@ def read_node(run_directory: str, node: str | None = None) -> NodeRecord:
             living[key] = target[0]
         scratch = status["scratch"]
         stem = f"{key[0]}-{key[1]}.start-{key[2]}"
-        # one that is gone says where others may be
+        # keep the path of a removed directory: others may lie next to it
         if scratch and os.path.lexists(scratch):
             problem = scratch_problem(scratch, str(private), stem)
             if problem:
@@ -236,12 +237,12 @@ def read_nodes(run_directory: str) -> list[NodeRecord]:
 
 
 def _tool_state(status: ToolStatus, worker_lives: bool | None) -> ToolState:
-    """A tool's present state; its file may be stale, as Ray and users kill shims.
+    """A tool's present state. The status file may be stale, because Ray and users kill shims.
 
     Args:
-        worker_lives: ``None`` if that is not known, as before its start.
+        worker_lives: ``None`` if that is not known, for example before the worker's start.
     """
-    # the profiler's agent goes on with the worker when its front is gone
+    # if the process that we started has gone, the profiler's agent continues with the worker
     lives = bool(status["start"]) and process_start(status["pid"]) == status["start"]
     scratch = status["scratch"]
     if worker_lives or (
@@ -256,10 +257,11 @@ def _tool_state(status: ToolStatus, worker_lives: bool | None) -> ToolState:
 def _read_all(
     directory: Path, suffix: str, kind: type[File], version: int, faults: list[str]
 ) -> dict[Key, File]:
-    """Read one kind of file of every start in a directory.
+    """Read the files of one kind in a directory, for every start.
 
     Args:
-        faults: gets a sentence for each file that is damaged or of another version.
+        faults: a list, to which a sentence is added for each file that is damaged or has another
+            version.
     """
     contents: dict[Key, File] = {}
     for key, file in _of_starts(directory, suffix):

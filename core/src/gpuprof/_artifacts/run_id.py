@@ -1,4 +1,4 @@
-"""The id of a run: made up, or given in `GPUPROF_RUN` and checked."""
+"""The id of a run: a new one, or the one that the user gave in `GPUPROF_RUN`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gpuprof.errors import ConfigError
 RUN_VARIABLE = "GPUPROF_RUN"
 _VALID = r"[A-Za-z0-9][\w.@+-]*"
 _LONGEST = 128
-"""Characters. The id is one name in paths, which file systems limit to 255 bytes."""
+"""Most characters of an id. It is a name in paths, which file systems limit to 255 bytes."""
 
 
 def given_run_id(environ: Mapping[str, str]) -> str | None:
     """The id that the user gave; ``None`` if the variable is not set.
 
     Raises:
-        ConfigError: it is empty or cannot be one name in a path.
+        ConfigError: the id is empty, too long, or not a valid name.
     """
     text = environ.get(RUN_VARIABLE)
     if text is None:
@@ -35,8 +35,8 @@ def new_run_id(began: time.struct_time | None = None, suffix: str = "") -> str:
     """A new id: the UTC time and six hex digits.
 
     Args:
-        began: the time; by default now.
-        suffix: the digits; by default random ones.
+        began: the UTC time. Default: now.
+        suffix: the digits. Default: random.
     """
     moment = time.strftime("%Y%m%d-%H%M%S", began or time.gmtime())
     return f"{moment}-{suffix or secrets.token_hex(3)}"

@@ -1,4 +1,4 @@
-"""Settle workers that have ended, on their node: end stalled profilers, save and name reports."""
+"""Settles ended workers on their node: ends stalled profilers, saves reports, and names them."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def settle_node(
 ) -> NodeRecord:
     """Settle the workers of this node whose profiler has ended or stalled, and read the node.
 
-    Each worker is settled once.
+    Each start of a worker is settled once.
 
     Args:
         plan: the profiled workers, by group and rank.
-        give_up: end what is left of profilers whose front is gone. One that still writes its
-            report is left at it: `gpuprof collect` brings it home later.
-        node: a dead node's name, to settle its files on a shared file system.
-        again: try again to save what could not be saved before.
+        give_up: end the remaining processes of profilers whose main process has ended. A profiler
+            that is still writing its report may finish: `gpuprof collect` brings it home later.
+        node: a dead node's name, to settle that node's files on a shared file system instead.
+        again: retry saving reports that could not be saved before.
     """
     run_directory = os.path.join(planner.output_dir, planner.run)
     record = read_node(run_directory, node)
@@ -77,10 +77,10 @@ def settle_node(
 
 
 def find_damage(planner: Planner, record: NodeRecord) -> NodeRecord:
-    """Have the backend check each report of a node, as a full disk cuts some short.
+    """Have the backend check each report of a node, because a full disk truncates reports.
 
     Args:
-        record: of a node whose files can be read here.
+        record: the record of a node whose files can be read from here.
     """
     check = planner.manager("all").hook.check_report
     damage = {}
@@ -88,7 +88,7 @@ def find_damage(planner: Planner, record: NodeRecord) -> NodeRecord:
         path = os.path.join(record.directory, name)
         try:
             problem = check(path=path) if size else None
-        except FileNotFoundError:  # it is on its way home
+        except FileNotFoundError:  # it has just been moved home
             continue
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
@@ -98,7 +98,7 @@ def find_damage(planner: Planner, record: NodeRecord) -> NodeRecord:
 
 
 def _has_more(start: Start) -> bool:
-    """Whether a settled start has left what could not be saved."""
+    """Whether a settled start left reports that could not be saved but still exist."""
     return bool(
         start.settled
         and start.settled["problems"]
@@ -108,12 +108,12 @@ def _has_more(start: Start) -> bool:
 
 
 def _is_abandoned(start: Start) -> bool:
-    """Whether the shim is gone and the worker never started."""
+    """Whether the worker never started and its shim has ended, so that it will not start."""
     return not start.began and start.tool is not None and process_start(start.tool["shim"]) is None
 
 
 def _is_at_work(start: Start) -> bool:
-    """Whether the profiler's front process, or the shim that waits for it, is still running."""
+    """Whether the profiler's main process, or the shim that waits for it, is still running."""
     assert start.tool is not None
     front = start.tool["start"]
     return (bool(front) and process_start(start.tool["pid"]) == front) or _has_shim(start.tool)
@@ -124,7 +124,7 @@ def _has_shim(tool: ToolStatus) -> bool:
 
 
 def _stalls(start: Start, record: NodeRecord) -> bool:
-    """Whether the profiler has stalled. A shim that waits for it ends it itself."""
+    """Whether the profiler has stalled. False if a shim waits for it and will end it itself."""
     assert start.tool is not None
     if _has_shim(start.tool):
         return False
@@ -164,7 +164,7 @@ def _settle(planner: Planner, plan: PlannedWorker, start: Start, record: NodeRec
         "version": SETTLED_VERSION,
         "files": {str(number): paths for number, paths in files.items()},
         "problems": problems,
-        # a program without gpuprof has no session file that lists them
+        # a program without gpuprof has no session file that lists its windows
         "windows": captured_entries(worker, start),
     }
     with contextlib.suppress(OSError):
@@ -181,11 +181,11 @@ def _settle(planner: Planner, plan: PlannedWorker, start: Start, record: NodeRec
 
 
 def _clean_up(planner: Planner, parents: Iterable[str]) -> None:
-    """Remove leftovers of earlier runs beside the tools' temporary directories.
+    """Remove leftovers of earlier runs from the folders of the tools' temporary directories.
 
-    Done here because the start of a worker should not wait for it.
+    This is done at a worker's end, so that no worker's start has to wait for it.
     """
-    # whatever a backend's hook raises: the leftovers are not this run's
+    # an error in a backend's hook must not harm this run: the leftovers belong to other runs
     with contextlib.suppress(Exception):
         disposable = planner.manager("all").hook.disposable_temporary() or []
         for parent in filter(None, parents):
@@ -193,7 +193,7 @@ def _clean_up(planner: Planner, parents: Iterable[str]) -> None:
 
 
 def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:
-    """The planned worker with its node and incarnation filled in."""
+    """The planned worker, with the node, incarnation, directory and process id of its start."""
     return attrs.evolve(
         worker,
         node=record.node,
@@ -204,17 +204,17 @@ def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:
 
 
 def captured_windows(worker: Worker, start: Start, failed: bool = False) -> tuple[Window, ...]:
-    """The windows that were opened, in that order; see `captured_entries`."""
+    """The windows that were opened, in order of opening; see `captured_entries`."""
     return tuple(map(window_of, captured_entries(worker, start, failed)))
 
 
 def captured_entries(worker: Worker, start: Start, failed: bool = False) -> list[WindowEntry]:
-    """What is known of the windows that were opened, in that order.
+    """The entries of the windows that were opened, in order of opening.
 
-    A worker that never used gpuprof has its whole-life window.
+    A worker that never used gpuprof has its whole-life window, if one was planned.
 
     Args:
-        failed: include those that were refused or have failed.
+        failed: include windows that were refused or failed.
     """
     if start.session is None:
         whole_life = start.began and worker.lifetime and not worker.discrete
@@ -229,7 +229,8 @@ def stalled(scratch: str, note: str) -> bool:
 
     Args:
         scratch: the tool's temporary directory.
-        note: a file that keeps the last look, as another process may take the next one.
+        note: a file that keeps this call's observations, because the next call may come from
+            another process.
     """
     ticks, busy = work_of(scratch)
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # damaged, or none

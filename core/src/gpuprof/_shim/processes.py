@@ -29,8 +29,7 @@ def process_parent(pid: int) -> int:
 
 
 def start_of(stat: str) -> str | None:
-    """A process's start time, parsed from the content of ``/proc/<pid>/stat``; see `process_start`.
-    """
+    """A process's start time as in `process_start`, parsed from ``/proc/<pid>/stat``."""
     fields = stat.rpartition(")")[2].split()
     return None if len(fields) < 20 or fields[0] in "ZX" else fields[19]
 
