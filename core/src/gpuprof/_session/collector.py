@@ -1,4 +1,4 @@
-"""When Python's garbage collector stopped this process."""
+"""Records when Python's garbage collector stopped this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 LEAST_PAUSE = 1_000_000
-"""Nanoseconds from which a collection is kept: shorter ones are many, and cost a step nothing."""
+"""The shortest collection that is kept, in nanoseconds. Shorter ones are many, and do not matter to
+a step."""
 _MOST = 1 << 16
 
 
@@ -16,7 +17,8 @@ class Collections:
     """The long runs of the garbage collector, each of which stops every thread of the process.
 
     Whichever thread happens to allocate runs the collector, so a collection belongs to no scope.
-    The interpreter calls `_note` in the middle of any code, also of ours: it takes no lock.
+    The interpreter may call `_note` in the middle of any code, gpuprof's included, so `_note` must
+    not take a lock.
 
     Args:
         clock: the monotonic clock, in nanoseconds.
@@ -35,17 +37,20 @@ class Collections:
         self._lost = 0
 
     def begin(self) -> None:
-        """Start to record."""
+        """Start recording."""
         gc.callbacks.append(self._note)
 
     def end(self) -> None:
-        """Stop recording. What was recorded can still be taken."""
+        """Stop recording. The collections recorded so far can still be taken."""
         with contextlib.suppress(ValueError):  # it has ended, or never begun
             gc.callbacks.remove(self._note)
 
     def take(self) -> tuple[list[tuple[int, int, int]], int]:
-        """Generation, start and end of each since the last call; and how many were lost."""
-        size = len(self._rows)  # there may be more meanwhile
+        """The collections since the last call, and how many were lost.
+
+        Each collection is its generation, start and end.
+        """
+        size = len(self._rows)  # a collection may add a row meanwhile
         rows = self._rows[:size]
         del self._rows[:size]
         losses, self._lost = self._lost, 0

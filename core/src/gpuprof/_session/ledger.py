@@ -1,7 +1,7 @@
 """The ledger: an append-only file of what a process did when.
 
-`gpuprof._artifacts.ledger` reads it; docs/explanation/ledger.md describes the format. Nothing here
-needs more than the standard library, since it runs in every worker.
+`gpuprof._artifacts.ledger` reads the file; docs/explanation/ledger.md describes its format. This
+module needs only the standard library, since it runs in every worker.
 """
 
 from __future__ import annotations
@@ -33,60 +33,65 @@ VERSION = 1
 SPAN = struct.Struct("<IIqq")
 """A call: place, track, start, end."""
 FOLD = struct.Struct("<IIqqqq")
-"""Calls that are not kept one by one: place, track, start of the first, end of the last, how many,
-nanoseconds busy."""
+"""Several calls folded into one row: place, track, start of the first, end of the last, number of
+calls, nanoseconds busy."""
 LINK = struct.Struct("<IIqqQQ")
-"""A key of a call: place, track, start, end, key (see `key_of`), role (its place in `ROLES`)."""
+"""A key of a call: place, track, start, end, key (see `key_of`), role (its index in `ROLES`)."""
 STEP = struct.Struct("<qqI")
-"""An edge of a step: number, time, 1 for its beginning or 0 for its end."""
+"""The beginning or end of a step: the step's number, time, 1 for the beginning or 0 for the end."""
 CLOCK = struct.Struct("<qqq")
 """Both clocks at one moment: monotonic, wall, and the nanoseconds that reading them took."""
 OPEN = struct.Struct("<Iq")
-"""A call that has not ended when the block was written: place, start."""
+"""A call that had not ended when the block was written: place, start."""
 COLLECTION = struct.Struct("<Iqq")
 """A run of the garbage collector: generation, start, end."""
 MAIN = struct.Struct("<qqq")
-"""What the main thread has had so far: time, nanoseconds for which it ran, and for which it was
-ready to and had no processor."""
+"""The main thread's processor time so far: time of the reading, nanoseconds for which the thread
+ran, nanoseconds for which it was ready to run but had no processor."""
 
 SENT = struct.Struct("<IqqQQ")
-"""A call that was sent: track, when sending began and ended, its key, and the key of a call whose
-result it takes, or 0. A call that takes several has as many rows."""
+"""A call sent to another process: track, when sending began, when it ended, the call's key, and the
+key of a call whose result is an argument, or 0. A call that takes several results has one row for
+each."""
 
 SIZE = struct.Struct("<Iqq")
-"""How many bytes a call handles: place, a time in it, bytes."""
+"""How many bytes a call handles: place, a time during the call, bytes."""
 
 KEY = 8
-"""Bytes of a key in a ledger."""
+"""The length of a key in a ledger, in bytes."""
 
 DRIVES = "drives"
-"""The event of a process that counts the run's steps, whatever its header says."""
+"""The event of a process that drives the run. It makes the process a driver, whatever role its
+header has."""
 STEP_AT = "step at"
-"""The event of a process whose steps the user has named: an actor's call may begin its last one."""
+"""The event of a process whose steps are set by the key ``step_at``. Its last step may only have
+begun, because with an actor's method each call ends one step and begins the next."""
 PACED_STEPS = "paced steps"
-"""The event of a driver whose steps take a time that is set: those of the workers tell more."""
+"""The event of a driver whose steps last a fixed time. The workers' own steps say more."""
 LIBRARY_STEPS = "library steps"
-"""The event of a process whose steps are those of a library: nobody has marked any."""
+"""The event of a process whose steps are counted by a library, because the job marks none."""
 PROCESS_GROUP = "process group"
 """The event of a process that has joined a process group of torch.distributed."""
 DRAIN_INTERVAL = 1.0
 """Seconds between two writes."""
 LAST_SECONDS = 2 * DRAIN_INTERVAL
-"""Seconds that a killed process loses at most, also on a busy machine."""
+"""The most seconds that a killed process loses, even on a busy machine."""
 CLOCK_INTERVAL = 5.0
 _SURVIVES = 1_000_000_000
 """Nanoseconds after which a call that is still open is written, in case it never ends."""
 _BURST = 64
-"""Steps whose bytes may be written at once."""
+"""How many steps' ``bytes_per_step`` may be written at once."""
 _MOST_PLACES, _MOST_TRACKS, _MOST_OPEN = 20_000, 4_096, 2_000
 _MORE = "(more)"
 _FREE_NAMES = 2**16
-"""Bytes of names that a process writes even if the total is used up: most jobs need a tenth."""
+"""Bytes of names that a process writes even if the total is used up. Most jobs need a tenth of
+that."""
 _NAMES_AT_ONCE = 1 / 64
-"""Part of the total: after as many bytes of names, looks again at what all processes have used."""
+"""A fraction of the total. After that many bytes of new names, the process checks again how much
+all processes have used."""
 _TRACK = 1 << 32
-"""What a track's number counts in the first eight bytes of a `SPAN`: its code is that and the
-place."""
+"""The factor of a track's number in the first eight bytes of a `SPAN`, which are read as one
+integer: the call's code, place + track * `_TRACK`."""
 
 
 class Header(TypedDict):
@@ -94,9 +99,9 @@ class Header(TypedDict):
 
     Keys:
         role: ``worker``, ``child`` or ``driver``.
-        clock: what the monotonic clock belongs to: processes with the same text share it.
-        monotonic: when the ledger began, in that clock's nanoseconds.
-        wall: the same in nanoseconds since the epoch.
+        clock: identifies the monotonic clock; processes with the same text share one clock.
+        monotonic: when the ledger began, in nanoseconds of the monotonic clock.
+        wall: when the ledger began, in nanoseconds since the epoch.
     """
 
     format: str
@@ -121,21 +126,22 @@ class LedgerWriter:
     The job's threads only append to a buffer. `drain` does the rest, on the control thread.
 
     Args:
-        path: of the file; it is created with the first thing to write. A file of that name is left
-            alone: the new one gets a number.
-        header: its first line.
-        budget: how much it may take.
-        on_fault: gets a sentence when the ledger ends early. The job goes on.
+        path: the file's path. The file is created once there is something to write. An existing
+            file of that name is kept: the new file's name gets a number.
+        header: the file's first line.
+        budget: how many bytes the ledger may take.
+        on_fault: called with a message if the ledger ends early. The job goes on.
         clock: the monotonic clock, in nanoseconds.
         wall: the wall clock, in nanoseconds since the epoch.
         make_directory: makes the file's directory, once, before the file is created.
 
     Attributes:
-        begin_step: notes on the job's thread that a step begins, by its number.
-        end_step: notes on the job's thread that a step ends.
-        sent: notes on the job's thread a call of another process that it has just sent: when
-            sending it began on this ledger's clock, the key that the call releases at its end, and
-            the keys of the calls whose results are its arguments: it cannot begin before they end.
+        begin_step: called on the job's thread when a step begins, with the step's number.
+        end_step: called on the job's thread when a step ends, with the step's number.
+        sent: called on the job's thread when it has sent a call to another process. Its arguments
+            are the time at which sending began, on this ledger's clock; the key that the call
+            releases at its end; and the keys of the calls whose results are arguments of the call,
+            which therefore cannot begin before those calls end.
     """
 
     def __init__(
@@ -156,14 +162,14 @@ class LedgerWriter:
         self._wall = wall
         self._spans = SpanLog(clock)
         self._collections = Collections(clock)
-        # bound here: the job's thread makes no call of ours in between
+        # Bound methods, so that the job's thread makes no further Python call in between.
         self.begin_step: Callable[[int], object] = self._spans.mark
         self.end_step: Callable[[int], object] = self._spans.note
         self.sent: Callable[[int, bytes, tuple[bytes, ...]], object] = self._spans.note_sent
         rate = budget.get("sampling", 0.0)
         self._sampler = Sampler(rate, clock, on_fault) if rate else None
         self._over = False
-        self._lock = threading.Lock()  # the end may come on another thread than the drains
+        self._lock = threading.Lock()  # `end` may run on another thread than `drain`
         self._events: list[dict[str, Any]] = []
         self._by_node: dict[Node, int] = {}
         self._places: dict[tuple[int, str], int] = {}
@@ -183,17 +189,17 @@ class LedgerWriter:
         self._open: frozenset[tuple[int, int]] = frozenset()
         self._next_clock = 0
         self._main: list[bytes] = []
-        self._used = 0  # of the total, when it was last looked at
+        self._used = 0  # bytes of the total that were used at the last check
         self._names = 0  # bytes of all names so far
-        self._new_names = 0  # those that were not part of `_used`
+        self._new_names = 0  # bytes of the names that are not part of `_used`
         self._unwritten_names = 0
         self._names_are_spent = False
 
     def begin(self, is_timed: bool = True) -> None:
-        """Start to record.
+        """Start recording.
 
         Args:
-            is_timed: whether scopes do anything; if not, the ledger says so.
+            is_timed: whether scopes are timed; if not, the ledger says so.
         """
         self._spans.begin()
         self._collections.begin()
@@ -205,30 +211,34 @@ class LedgerWriter:
 
     @property
     def path(self) -> str:
-        """Of the file."""
+        """The file's path."""
         return self._file.path
 
     @property
     def recording(self) -> bool:
-        """Whether anything is still recorded."""
+        """Whether the ledger is still being recorded."""
         return not self._over
 
     def event(self, kind: str, **about: Any) -> None:
-        """Note something else that happens now.
+        """Note an event that happens now, other than a call or a step.
 
         Args:
-            about: what JSON can hold.
+            kind: the name of the event.
+            about: details of the event, in types that JSON has.
         """
         if not self._over:
             self._events.append({"event": kind, "time": self._clock(), **about})
 
     def sized(self, node: Node, size: int) -> None:
-        """Note how many bytes the call that goes on at a node handles."""
+        """Note how many bytes the current call at a node of the tree handles."""
         if not self._over and not self._thinned:
             self._sizes.append((node, self._clock(), size))
 
     def drain(self) -> None:
-        """Write what was recorded. Never raises: a fault ends the ledger and is reported once."""
+        """Write what was recorded since the last call.
+
+        Never raises: a fault ends the ledger and is reported once.
+        """
         with self._lock:
             if self._over:
                 return
@@ -238,7 +248,7 @@ class LedgerWriter:
                 self._give_up(error)
 
     def end(self) -> None:
-        """Write all that is left, and stop recording."""
+        """Stop recording, and write what has not been written yet."""
         with self._lock:
             if self._over:
                 return
@@ -271,7 +281,7 @@ class LedgerWriter:
     def _drain(self) -> None:
         batch = self._spans.take()
         self._forget_ended_threads()
-        if len(self._by_node) > 4 * _MOST_PLACES:  # a tree that is reset has new nodes each time
+        if len(self._by_node) > 4 * _MOST_PLACES:  # each reset of a tree gives it new nodes
             self._by_node.clear()
         spans = batch.rows.pack(self._by_node, self._tracks, self._links, self._code_of)
         folds = [self._pack(fold) for fold in batch.folds]
@@ -287,7 +297,7 @@ class LedgerWriter:
         collections, losses = self._collections.take()
         if losses:
             self.event("lost", collections=losses)
-        if self._sampler is not None:  # what it refers to is written before
+        if self._sampler is not None:  # before places and tracks are written: it may add some
             self._sampler.pack(self._place_of, lambda track: self._track_of(track) // _TRACK)
         self._file.add_json("plac", self._new_places)
         self._file.add_json("trak", self._new_tracks)
@@ -347,7 +357,7 @@ class LedgerWriter:
     # Tables
 
     def _code_of(self, node: Node, start: int, end: int, track: Track) -> int:
-        """The code of a call, whose links are kept."""
+        """The code of a call (see `_TRACK`). Adds the call's links to the rows to write."""
         place = self._place_of(node)
         if type(track) is not Linked:
             return place + self._track_of(track)
@@ -414,7 +424,10 @@ class LedgerWriter:
         return number
 
     def _forget_ended_threads(self) -> None:
-        """Give threads that have the id of an earlier one a track of their own."""
+        """Forget the tracks of ended threads.
+
+        A new thread with the id of an ended one then gets its own track.
+        """
         for ident, reference in list(self._threads.items()):
             thread = None if reference is None else reference()
             if threading._active.get(ident, thread) is not thread:  # type: ignore[attr-defined]
@@ -424,7 +437,7 @@ class LedgerWriter:
                         del self._tracks[track]
 
     def _still_open(self) -> frozenset[tuple[int, int]] | None:
-        """The calls that have been open for a while, if they have changed."""
+        """The calls that have been open for a while; ``None`` if they are the same as last time."""
         before = self._clock() - _SURVIVES
         calls = set()
         for node in self._some_nodes():
@@ -473,7 +486,10 @@ class LedgerWriter:
         self.event("thinned", depth=depth, why=why)
 
     def _takes_name(self, *words: str | None) -> bool:
-        """Count a new name against the total; or return ``False``, and for every later one."""
+        """Count a new name against the total, and return whether it fits.
+
+        Once one name does not fit, neither does any later one.
+        """
         size = len(json.dumps(words))
         total = self._budget["total"]
         if self._names + size > _FREE_NAMES:
@@ -497,7 +513,7 @@ class LedgerWriter:
         return self._used
 
     def _look(self) -> None:
-        """Look at what all ledgers of the run on this node have used of the total."""
+        """Check how much of the total all ledgers of the run on this node have used."""
         self._used = self._unwritten_names
         self._new_names = 0
         with suppress(FileNotFoundError), os.scandir(os.path.dirname(self.path)) as entries:
@@ -523,7 +539,7 @@ class LedgerWriter:
 def make_header(
     run: str, name: str, group: str, rank: int, node: str, incarnation: str | None, role: str
 ) -> Header:
-    """The first line of the ledger of this process, which begins now."""
+    """The first line of this process's ledger. The ledger's time begins with this call."""
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -543,9 +559,9 @@ def make_header(
 
 
 def key_of(key: str | bytes) -> int:
-    """A key as the ledger has it: 64 bits, so that both sides agree without knowing each other.
+    """A key in the ledger's form: 64 bits, which two processes compute alike from the same key.
 
-    Eight bytes are these bits already.
+    A key of eight bytes is taken as it is; any other key is hashed.
     """
     content = key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")
     if len(content) == KEY:
@@ -555,10 +571,10 @@ def key_of(key: str | bytes) -> int:
 
 
 def main_thread() -> tuple[int, int]:
-    """For how many nanoseconds the main thread has run, and was ready to without a processor.
+    """The main thread's nanoseconds of running, and of being ready to run without a processor.
 
     Raises:
-        OSError: this kernel does not count them.
+        OSError: this kernel does not count these times.
     """
     with open("/proc/self/schedstat", "rb") as file:
         ran, ready, _ = map(int, file.read().split())
@@ -566,7 +582,10 @@ def main_thread() -> tuple[int, int]:
 
 
 def clock_id() -> str:
-    """What this process's monotonic clock belongs to: the machine's boot and the time namespace."""
+    """An identifier of this process's monotonic clock: the machine's boot and the time namespace.
+
+    Processes with the same identifier share one clock.
+    """
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()

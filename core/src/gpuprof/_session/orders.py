@@ -1,7 +1,7 @@
 """Orders to armed workers: the steps that ``gpuprof capture`` asks for, as files in a directory.
 
-The directory and its files are private to their owner. They hold numbers and names of groups:
-nothing in them is run or opened.
+The directory and its files are private to their owner. An order holds numbers and group names;
+gpuprof runs no code from it and opens no path from it.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ POLL = 0.5
 """Seconds between two looks at the directory."""
 _LARGEST = 65536
 _SETTLED = 2_000_000_000
-"""Nanoseconds after which a further change is sure to change the directory's time: clocks of file
-systems are coarse."""
+"""Nanoseconds after which a further change is sure to change the directory's modification time: the
+clocks of file systems are coarse."""
 
 
 @attrs.frozen
 class Order:
-    """Steps to capture, and on whom.
+    """The steps to capture, and the workers to capture them on.
 
     Args:
-        next: this many steps, from the one that begins next; 0 if `ranges` says which.
-        ranges: pairs of first step and the step after the last.
-        groups: names or wildcards.
-        ranks: pairs, like `ranges`.
-        name: of its file.
+        next: how many of the next steps to capture; 0 if `ranges` has the steps.
+        ranges: the steps, as pairs of first step and the step after the last.
+        groups: the workers' groups: names or wildcards.
+        ranks: the workers' ranks, as pairs like those of `ranges`.
+        name: the name of the order's file.
     """
 
     next: int
@@ -53,32 +53,34 @@ class Order:
     name: str = attrs.field(default="", eq=False)
 
     def selects(self, group: str, rank: int) -> bool:
-        """Whether the order is for a worker."""
+        """Whether the order is for the worker with this group and rank."""
         return matches(group, self.groups) and any(
             start <= rank < stop for start, stop in self.ranks
         )
 
     def steps(self, first: int) -> tuple[tuple[int, int], ...]:
-        """The steps, like `ranges`; those of ``next:N`` begin with `first`."""
+        """The steps, in the form of `ranges`; those of ``next:N`` begin with `first`."""
         return ((first, first + self.next),) if self.next else self.ranges
 
     def add_to(self, plan: StepWindows, first: int, continuous: bool) -> Windows:
-        """Plan the order's windows for a worker. Returns those that are new to it.
+        """Add the order's windows to a worker's plan, and return the windows that were added.
 
         Args:
-            first: where the steps of ``next:N`` begin.
-            continuous: whether adjacent steps are one window.
+            plan: the worker's planned windows; windows that overlap these are not added.
+            first: the first step of ``next:N``.
+            continuous: whether adjacent steps share one window.
         """
         order_windows = windows(Integers(self.steps(first)), continuous)
         return plan.add(attrs.evolve(window, number=0) for window in order_windows)
 
 
 def announce(order_windows: Windows, workers: str, step: int, first: int) -> None:
-    """Log what becomes of the windows of an order.
+    """Log which windows of an order are coming, and which are too late.
 
     Args:
-        workers: whom the order reaches, for the message.
-        step: the step that the workers are at.
+        order_windows: the order's windows.
+        workers: the workers that the order is for, for the message.
+        step: the workers' current step.
         first: the first step at which a window can still open.
     """
     past = [
@@ -97,10 +99,10 @@ def announce(order_windows: Windows, workers: str, step: int, first: int) -> Non
 
 
 def parse_steps(text: str) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """``next:N``, or steps and slices with commas between them.
+    """Parse ``next:N``, or steps and slices separated by commas, to an order's `next` and `ranges`.
 
     Raises:
-        ConfigError: it is neither, or has too many windows.
+        ConfigError: the text has neither form, or means too many windows.
 
     >>> parse_steps("next:2"), parse_steps("100,200:203")
     ((2, ()), (0, ((100, 101), (200, 203))))
@@ -128,7 +130,7 @@ def parse_steps(text: str) -> tuple[int, tuple[tuple[int, int], ...]]:
 
 
 def directory_of(run_directory: str) -> str:
-    """The directory of a run's orders."""
+    """The directory that holds a run's orders."""
     return os.path.join(run_directory, ".orders")
 
 
@@ -136,8 +138,8 @@ def make(run_directory: str) -> str:
     """Make the directory of orders, which marks the run as armed. Returns its path.
 
     Raises:
-        OSError: it cannot be made.
-        OutputError: the one that exists is not private.
+        OSError: the directory cannot be made.
+        OutputError: the directory exists and is not private.
     """
     path = directory_of(run_directory)
     with contextlib.suppress(FileExistsError):
@@ -152,7 +154,7 @@ def give(path: str, order: Order) -> None:
     """Leave an order in the directory.
 
     Raises:
-        OutputError: it cannot be written, or is not private.
+        OutputError: the directory is not private, or the order cannot be written.
     """
     data = {
         "version": 1,
@@ -173,7 +175,7 @@ def give(path: str, order: Order) -> None:
 
 
 class Orders:
-    """The orders that lie in a directory.
+    """Reads the orders in a directory.
 
     Args:
         path: the directory.
@@ -185,11 +187,12 @@ class Orders:
         self._delayed: set[str] = set()
         self._early: list[Order] = []
         self._changed = 0
-        # An old ``next:N`` was for an earlier start of the worker; named steps may still come.
+        # An old ``next:N`` was for an earlier start of the worker. Steps given by number may still
+        # be ahead.
         self._early = [order for order in self.poll() if not order.next]
 
     def poll(self) -> list[Order]:
-        """The new orders, the oldest first.
+        """Return the orders that are new since the last call, the oldest first.
 
         Skips unreadable or non-private files, warning once.
         """
@@ -222,10 +225,12 @@ class Orders:
         The first proposal counts.
 
         Args:
+            order: the order, with ``next:N``.
             first: this reader's proposal.
 
         Returns:
-            ``None`` if the file cannot be written or read now, which is logged once; try again.
+            The first step. ``None`` if the file with the agreed step cannot be written or read now:
+            try again later. This is logged once.
         """
         name = f"{order.name}.first"
         temporary = os.path.join(self._path, f"{name}.{secrets.token_hex(3)}.tmp")
@@ -249,7 +254,7 @@ class Orders:
             return None
 
     def agreed(self, order: Order) -> int | None:
-        """The first step that other readers have agreed on; ``None``: not yet."""
+        """The first step that other readers have agreed on; ``None`` if they have not yet."""
         try:
             return int(self._read(f"{order.name}.first")["first"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -275,7 +280,7 @@ class Watch:
         path: the directory.
 
     Attributes:
-        waiting: the orders that have come, until someone takes them.
+        waiting: the orders that have been read and not yet taken; the caller removes them.
     """
 
     def __init__(self, path: str) -> None:

@@ -1,6 +1,6 @@
-"""What code inside a worker calls.
+"""The functions of gpuprof that code inside a worker calls.
 
-Works in every process: without a configuration the tree is kept, and nothing else happens.
+They work in every process. Without a configuration they only keep the timing tree.
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ _starting = False
 _lock = threading.RLock()
 _NOT_PROFILED = nullcontext()
 _library_steps: LibrarySteps | None = None
-"""Marks the steps while the job itself does not."""
+"""Marks the steps that a library counts, as long as the job marks none itself."""
 _driver_step: Callable[[int], AbstractContextManager[object]] | None = None
-"""Makes the steps of a driver, which others hear of."""
+"""Makes a step of the run, if this process is its driver. The driver announces its steps to the
+workers."""
 _BARRIERS = 4
-"""The first one brings everybody together; the fastest one counts."""
+"""The number of barriers in `sync_mark`. The first one lets all processes arrive; the fastest one
+counts."""
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -112,7 +114,7 @@ class timer(AbstractContextManager["timer"]):
 def session() -> Session | None:
     """The session of this process; the first call starts it.
 
-    ``None`` in a process that no launcher has planned.
+    ``None`` in a process without a plan, or where the session cannot start.
     """
     global _session, _started, _starting, _library_steps
     if _started:
@@ -190,7 +192,7 @@ def _step(this_session: Session, number: int) -> AbstractContextManager[object]:
 
 
 def mark_with(driver_step: Callable[[int], AbstractContextManager[object]]) -> None:
-    """Have the steps at the key ``step_at`` be those of the driver that this process is."""
+    """Make the steps set by the key ``step_at`` steps of the run, which this process drives."""
     global _driver_step
     _driver_step = driver_step
 
@@ -200,9 +202,9 @@ def _mark_step(number: int) -> AbstractContextManager[object]:
 
 
 class LibrarySteps:
-    """Steps as a library counts them: each lasts from the end of one to the end of the next.
+    """Marks the steps that a library counts: each lasts from the end of the step before to its own.
 
-    Step 0, the first, begins before anybody knows of it and is left out.
+    Step 0 is not marked: its beginning is unknown, because the library only announces ends.
     """
 
     def __init__(self, session: Session) -> None:
@@ -211,7 +213,7 @@ class LibrarySteps:
         self._step: AbstractContextManager[object] = _NOT_PROFILED
 
     def next(self) -> None:
-        """End a step, and begin the next one."""
+        """End the current step, and begin the next one."""
         if _library_steps is self:
             self.end()
             if not self._number and self._session.ledger is not None:
@@ -221,13 +223,13 @@ class LibrarySteps:
             self._step.__enter__()
 
     def end(self) -> None:
-        """End the step that is running."""
+        """End the current step."""
         step, self._step = self._step, _NOT_PROFILED
         step.__exit__(None, None, None)
 
 
 def forget_library_steps() -> None:
-    """Mark no step that a library counts any more: the job, or its driver, marks them."""
+    """Stop marking the steps that a library counts: the job or its driver marks steps itself."""
     global _library_steps
     steps, _library_steps = _library_steps, None
     if steps is not None:
@@ -259,7 +261,7 @@ def sync_mark(barrier: Callable[[], object]) -> None:
 
 
 def _in_windows(this_session: Session, number: int) -> AbstractContextManager[object]:
-    """The part of a step that has to do with windows."""
+    """The part of a step that opens and closes windows, or measures a step outside windows."""
     left_out = this_session.left_out
     try:
         # steps need not go up by one
@@ -283,7 +285,7 @@ def _in_windows(this_session: Session, number: int) -> AbstractContextManager[ob
 
 
 class _NotedStep(AbstractContextManager[None]):
-    """A step whose edges are in the ledger."""
+    """A step whose beginning and end are noted in the ledger."""
 
     __slots__ = ("_inner", "_ledger", "_number")
 
@@ -349,7 +351,7 @@ class _Step(AbstractContextManager[None]):
 
 
 def _close_held(session: Session) -> float:
-    """Close the window that a step has asked for. Returns how long it took."""
+    """Close the window that a step has asked for. Returns the seconds that closing took."""
     began = time.perf_counter()
     window, session.held = session.held, None
     if window is not None:
@@ -372,7 +374,7 @@ def _end() -> None:
 def _forget() -> None:
     """Reset a forked child, which has no control thread and is not the worker.
 
-    A session of its own starts if it uses gpuprof.
+    If the child uses gpuprof, it starts its own session.
     """
     global _session, _started, _starting, _lock, _timing, _library_steps, _driver_step
     if _session is not None:

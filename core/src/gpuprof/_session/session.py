@@ -64,19 +64,21 @@ class Session:
         timing: the process's tree.
 
     Attributes:
-        windows: the record of its planned windows.
+        windows: the record of the worker's planned windows.
         step: the last step that `gpuprof.step` has begun.
-        running: the innermost such step that is in a window and has not ended.
-        held: the window that a step has asked for and must close; the driver closes its own.
-        left_out: the steps that profiling slows, here or elsewhere.
-        step_times: what those steps took.
-        totals: what the attributes of its steps add up to.
-        ledger: when its scopes began and ended; ``None`` if that is switched off.
-        launched: whether `gpuprof run` has started this process, and nobody else ends its run.
-        drives: whether its tree is that of the run's driver.
-        outside: times one that is in no window; nothing where none can be opened.
-        refuses_orders: why nobody but the job's own steps can open a window; ``None`` if others
-            can.
+        running: the innermost step that is in a window and has not ended.
+        held: the window that a step has asked for and must close; the driver closes the windows
+            that it has asked for itself.
+        left_out: splits off the steps that profiling slows, in this worker or in others.
+        step_times: the durations of the steps inside and outside windows.
+        totals: the sums of the steps' attributes.
+        ledger: the record of when scopes began and ended; ``None`` if the ledger is switched off.
+        launched: whether `gpuprof run` has started this process, and no other process ends its run.
+        drives: whether the process's tree is that of the run's driver.
+        outside: a context manager that times a step outside windows; it does nothing if no window
+            can open in this process.
+        refuses_orders: why only the job's own steps can open a window; ``None`` if the driver can,
+            too.
     """
 
     def __init__(self, row: Row, timing: Timing) -> None:
@@ -84,7 +86,7 @@ class Session:
         self.pid = os.getpid()
         self._process_start = process_start(self.pid)
         self.row = _identify(row)
-        # what the shim writes can be deleted while the worker runs, so it is remembered here, too
+        # remembered here, since the files that the shim writes may be deleted while the worker runs
         self._behind_profiler = row.get("role") == "owner" == self.row["role"]
         self.child = self.row["role"] == "child"
         self.name = f"{row['group']}-{row['rank']}" + (f".child-{self.pid}" if self.child else "")
@@ -96,7 +98,7 @@ class Session:
         self._discrete: DiscreteWindows | None = None
         self._in_thread = False
         self.refuses_orders: str | None = None
-        # of discrete windows the ledger has the scopes
+        # with discrete windows, the ledger notes the window of each scope instead
         self.windows = Windows() if row["discrete"] else Windows(note=self._note_window)
         self.step: int | None = None
         self.running: int | None = None
@@ -114,7 +116,7 @@ class Session:
         self.drives = False
         self._over = False
         self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
-        # of a child process that is in the report of its worker's whole life
+        # set in a child process that is recorded in the report of its worker's whole life
         self._worker = worker_of(row) if self.child and _behind_profiler(row) else None
         if not self.child and self.row["profiled"]:
             if self.row.get("unwrapped"):
@@ -141,13 +143,13 @@ class Session:
         self.answerer = self._make_answerer()
 
     def begin(self, end_step: Callable[[], object], mark: Mark | None = None) -> None:
-        """Begin what needs the session to be known.
+        """Begin the parts that call `public.session`, which must return this session by then.
 
-        That is the window of the worker's whole life, if one is planned, and the instruments.
+        These are the instruments, and the window of the worker's whole life, if one is planned.
 
         Args:
-            end_step: called where a library ends what it calls a step.
-            mark: makes a step where the key ``step_at`` says.
+            end_step: called when a library ends what it calls a step.
+            mark: makes the steps that the key ``step_at`` sets.
         """
         on_call = self._follow_steps(mark) if mark is not None else None
         if self.ledger is not None and self.row.get("instruments"):
@@ -162,7 +164,7 @@ class Session:
         if self._worker is not None:
             self._open_ranges(self._worker)
         if self._capture is not None and self._capture.worker.lifetime:
-            # Its report comes only when it ends, and nobody else knows where it runs.
+            # The report comes only when the worker ends. Until then, this line tells where to look.
             log().info(
                 "%s is profiled for its whole life: node %s, process %d",
                 self.name,
@@ -222,10 +224,11 @@ class Session:
             self.ledger.event("window", number=window.number, label=window.label, state=state)
 
     def open(self, number: int, expiry: float = float("inf")) -> str | None:
-        """Open a window, once. Waits for the control thread.
+        """Open a window, unless it was opened before. Waits for the control thread.
 
         Args:
-            expiry: seconds since the epoch, after which it is too late.
+            number: the window's number.
+            expiry: seconds since the epoch, after which it is too late to open the window.
 
         Returns:
             What went wrong, or ``None``.
@@ -236,7 +239,7 @@ class Session:
         return self._with_profiler(lambda: self._do_open(number, expiry), OPEN_DEADLINE)
 
     def close(self, number: int) -> str | None:
-        """Close a window, if it is open. Waits for the control thread, and so for the profiler."""
+        """Close a window, if it is open. Waits for the control thread and thus for the profiler."""
         return self._with_profiler(lambda: self._do_close(number), CLOSE_DEADLINE)
 
     def note(self, fault: str) -> None:
@@ -249,15 +252,15 @@ class Session:
         """Bring the session's file up to date.
 
         Args:
-            device: which times on the GPU are read, as `Timing.to_dict` has it.
+            device: which GPU times to read first; see `Timing.to_dict`.
         """
-        if self._profiler_is_silent:  # and the control thread waits for it
+        if self._profiler_is_silent:  # the control thread is blocked, so write here
             self._write(device)
         else:
             self._on_control(lambda: self._write(device), OPEN_DEADLINE)
 
     def end(self) -> None:
-        """Close what is open and write the file for the last time."""
+        """End the session: close the open window and the ledger, and write the file a last time."""
         self.ended = True
         self.answerer.end()
         if self.windows.current is not None:
@@ -287,7 +290,7 @@ class Session:
             self._finish.wait()
 
     def end_ledger(self) -> None:
-        """Write what is left of the ledger, and close it; the file's next write says so."""
+        """Write the rest of the ledger, and close it. The session's file is final from then on."""
         self._over = True
         for instrument in self._instruments:
             instrument.end_marking()
@@ -295,20 +298,20 @@ class Session:
             self.ledger.end()
 
     def finish(self) -> None:
-        """Start the user's command, unless the end of the last window has."""
+        """Start the user's command, unless the end of the last window has already started it."""
         if self._finish is not None:
             self._finish.start([file for entry in self._captured for file in files_of(entry)])
 
     @property
     def _captured(self) -> list[WindowEntry]:
-        """What has become of the windows, or of the scopes that are windows of their own."""
+        """The entries of the opened, refused and failed windows; if discrete, those of scopes."""
         return self._capture.windows.entries if self._capture is not None else []
 
     def snapshot(self, device: DeviceReading = "known") -> SessionFile:
         """The content of the session's file.
 
-        By default asks nothing of the GPU: a GPU that hangs would block the control thread, and a
-        call would break the job's capture of a CUDA graph.
+        By default it makes no GPU call: a hanging GPU would block the control thread, and a call
+        would break a CUDA graph that the job is capturing.
         """
         return {
             "version": SESSION_VERSION,
@@ -335,14 +338,17 @@ class Session:
         }
 
     def trees(self, device: DeviceReading = "known") -> TreeEntry:
-        """The worker's times; see `snapshot`."""
+        """The process's trees and totals, in JSON types; see `snapshot`."""
         whole_life = self._worker is not None or any(
             entry["start"] is None and entry["opened"] for entry in self._captured
         )
         return self.left_out.entry(device, whole_life, self.totals.entry())
 
     def _make_hooks(self) -> tuple[Any, Hooks] | None:
-        """The backend, and its hooks and those of the plugins; ``None`` if they cannot be had."""
+        """The backend, and the hooks of the backend and the plugins.
+
+        ``None`` if one cannot be loaded, which counts as a fault of the backend.
+        """
         from gpuprof._config.structure import structure
         from gpuprof.backend import loading
         from gpuprof.backend.boundary import PLUGINS
@@ -365,10 +371,10 @@ class Session:
             return None
 
     def _open_ranges(self, worker: Worker) -> None:
-        """Open ranges in the report of the worker that started this process.
+        """Have this child process open ranges in the report of the worker that started it.
 
-        A profiler that wraps the worker follows its process tree. Only the window of a whole life
-        is known here: that one is open.
+        This works only with a profiler that wraps the worker and follows its process tree, and only
+        in the window of the worker's whole life, which a child knows to be open.
         """
         from gpuprof._session.capture import Capture
         from gpuprof.backend import contract
@@ -378,7 +384,7 @@ class Session:
             self._worker = None
             return
         opener = Capture(worker, parts[1], self._fault).range_opener(worker.windows[0])
-        # ranges that need `start_capture` first, as a backend's may, are the worker's alone
+        # If a backend's ranges need `start_capture` first, only the worker itself has them.
         set_range_opener(opener, lambda error: None)
 
     def _prepare(self) -> None:
@@ -425,11 +431,11 @@ class Session:
 
     @property
     def _profiler_is_silent(self) -> bool:
-        """Whether the control thread waits for a profiler that the job no longer waits for."""
+        """Whether the control thread still waits for a profiler on which the job has given up."""
         return self._silent is not None and not self._silent.done()
 
     def _with_profiler(self, task: Callable[[], str | None], deadline: float) -> str | None:
-        """Call the profiler on the control thread, or here if it records its caller's thread."""
+        """Call the profiler on the control thread, or on this thread if it records its caller's."""
         if not self._in_thread:
             return self._on_control(task, deadline)
         try:
@@ -493,7 +499,10 @@ class Session:
         return problem or self._write()
 
     def _spent(self) -> str | None:
-        """Why no further window opens, once the run's files have used up `max_bytes` here."""
+        """Why no further window opens, if the run's files on this node have used up `max_bytes`.
+
+        Otherwise ``None``.
+        """
         budget = self.row.get("max_bytes")
         if budget is None:
             return None
@@ -536,10 +545,10 @@ class Session:
             self.ledger.drain()
 
     def _write(self, device: DeviceReading = "known") -> str | None:
-        """Write the session's file.
+        """Write the session's file, and return what went wrong the first time that it does.
 
-        Every time: the tree's own duration has grown since the last write. A full or vanished disk
-        is not the job's problem, so it costs one warning.
+        The file is written even if nothing has ended since the last write: the tree's own duration
+        has grown. A full or vanished disk must not disturb the job, so it causes one warning.
         """
         if self.child and not self.timing and self.totals.entry() is None:
             return None
@@ -559,7 +568,11 @@ class Session:
 
 
 def _behind_profiler(row: Row) -> bool:
-    """Whether the worker of this row, as a child inherits it, is recorded for its whole life."""
+    """Whether the worker of this row is recorded for its whole life.
+
+    Args:
+        row: the row as a child process inherits it from its worker.
+    """
     is_wrapped = row.get("role") == "owner" and row["profiled"] and not row.get("unwrapped")
     return is_wrapped and worker_of(row).lifetime
 
@@ -598,7 +611,7 @@ def _identify(row: Row) -> Row:
 
 
 def _target_of(row: Row) -> int:
-    """The worker's process id: as the shim marked it, else the first process that asks."""
+    """The worker's process id: as the shim noted it, or else that of the first process to ask."""
     path = started_file(row, row["incarnation"])
     try:
         with open(path, "x") as file, open("/proc/self/stat") as stat:
@@ -610,7 +623,7 @@ def _target_of(row: Row) -> int:
 
 
 def worker_of(row: Row) -> Worker:
-    """The worker of a row, in its own process."""
+    """The `Worker` that a row describes, as hooks in the worker's process get it."""
     return Worker(
         row["run"],
         row["group"],

@@ -1,7 +1,7 @@
-"""Samples of what the threads of this process run: their Python stacks, some times a second.
+"""Samples the Python stacks of this process's threads, several times a second.
 
-`gpuprof._artifacts.stacks` reads the file; docs/explanation/ledger.md describes it. It has names of
-functions, modules and files, and never a value of the job's.
+`gpuprof._artifacts.stacks` reads the file; docs/explanation/ledger.md describes it. The file has
+names of functions, modules and files, and never values of the job's variables.
 """
 
 from __future__ import annotations
@@ -20,35 +20,38 @@ from gpuprof._session.blocks import BlockFile
 
 SUFFIX = ".stacks"
 STACK = struct.Struct("<III")
-"""A stack: that of its caller, its innermost function, the line there."""
+"""A stack: the number of its caller's stack, its innermost function, the line in that function."""
 SAMPLE = struct.Struct("<IIIIqq")
-"""What a thread did without a change: stack, track, place or 0, samples, start, end."""
+"""A time in which a thread's stack and place did not change: stack, track, place or 0, number of
+samples, start, end."""
 
 FUNCTION = ("function", "module", "file")
-"""What is written of a function."""
+"""The fields that are written for a function."""
 
 _OWN_THREADS = "gpuprof-"
-"""How the names of gpuprof's threads begin."""
+"""The prefix of the names of gpuprof's threads."""
 _MOST_OF_A_CORE = 0.003
-"""Of a core, what sampling may take in the long run: dear samples come more rarely."""
+"""The share of one core that sampling may take in the long run. If samples are expensive, they are
+taken more rarely."""
 _ALLOWANCE = 30.0
-"""Seconds for which it may take so much at once, as at the start, when every stack is new."""
+"""Sampling may take this many seconds' share of the core at once, for example at the start, when
+every stack is new."""
 _GOLDEN = 0.618034
-"""The fraction that spreads multiples of itself best."""
+"""The golden ratio's fraction. Its multiples, modulo 1, spread most evenly."""
 _MOST_FRAMES = 128
-"""Of a stack; callers beyond are left out."""
+"""The most frames of a stack; the outermost callers beyond are left out."""
 _MOST_STACKS, _MOST_FUNCTIONS, _MOST_KNOWN = 16_384, 8_192, 16_384
 _LONGEST = 512
-"""Characters of a name."""
+"""The most characters of a name."""
 _MOST_WAITING = 16_384
-"""Rows in memory: the control thread may hang with a profiler."""
+"""The most rows to keep in memory, since the control thread may hang with a profiler."""
 _HALVES = 2**20
-"""Bytes of rows after which half as many samples are taken, so that a file of a long job is only a
-little larger than that of a short one."""
+"""After each such number of bytes of rows, the sampling rate is halved, so that a long job's file
+is only a little larger than a short job's."""
 
 
 class _Stretch:
-    """A thread that is seen in one place and stack, from when its rows do not tell yet."""
+    """A time in which a thread keeps its stack and place, as far as no row has it yet."""
 
     __slots__ = ("end", "node", "samples", "stack", "start", "track", "written")
 
@@ -63,14 +66,14 @@ class _Stretch:
 
 
 class Sampler:
-    """Samples the stacks of all threads but gpuprof's own.
+    """Samples the stacks of all threads except gpuprof's own.
 
-    Nothing raises: a fault ends the samples, and is reported once.
+    A fault on the sampling thread or in writing ends the sampling, and is reported once.
 
     Args:
-        rate: samples a second.
-        clock: nanoseconds; that of the trees whose places are noted.
-        on_fault: gets a sentence when the samples end early.
+        rate: samples per second.
+        clock: the clock, in nanoseconds, of the trees whose places are noted.
+        on_fault: called with a message if sampling ends early.
 
     Attributes:
         period: seconds between two samples.
@@ -85,7 +88,7 @@ class Sampler:
         self._over = allocate_lock()
         self._over.acquire()
         self._ended = self._faulted = False
-        self._lock = allocate_lock()  # the control thread packs; no thread of the job waits for it
+        self._lock = allocate_lock()  # the control thread packs; the job's threads never take it
         self._file: BlockFile | None = None
         self._blocks: list[tuple[str, bytes]] = []
         self._written = 0
@@ -101,24 +104,29 @@ class Sampler:
         self._new_stacks: list[bytes] = []
 
     def begin(self) -> None:
-        """Start to sample, where that is safe."""
+        """Start sampling, if this Python can be sampled safely."""
         if not CAN_SAMPLE:
             return
         threading.Thread(target=self._run, name=f"{_OWN_THREADS}stacks", daemon=True).start()
 
     def end(self) -> None:
-        """Stop. What was sampled can still be written."""
+        """Stop sampling. The samples taken so far can still be written."""
         if not self._ended:
             self._ended = True
             self._over.release()
 
     def sample(self) -> None:
-        """Look at all threads."""
+        """Take one sample of all threads."""
         with self._lock:
             self._sample()
 
     def pack(self, place_of: Callable[[Node], int], track_of: Callable[[object], int]) -> None:
-        """Prepare what to write, with the numbers that places and tracks have in the ledger."""
+        """Turn the samples into blocks to write.
+
+        Args:
+            place_of: returns the ledger's number of a node's place.
+            track_of: returns the ledger's number of a track.
+        """
         if self._faulted:
             return
         try:
@@ -131,8 +139,8 @@ class Sampler:
         """Write what was packed.
 
         Args:
-            path: of the file, if there is none yet.
-            header: its first line.
+            path: the path of the file, used when the file is created.
+            header: the first line of the file.
         """
         if not self._blocks:
             return
@@ -153,7 +161,7 @@ class Sampler:
     def _run(self) -> None:
         self._own[get_ident()] = True
         began, phase, wait = time.monotonic(), 0.0, self.period
-        # spread over the steps, whatever their length
+        # varying waits, so that the samples fall on all parts of a step, whatever its length
         while not self._over.acquire(timeout=wait * (0.5 + phase)):
             try:
                 self.sample()
@@ -199,7 +207,7 @@ class Sampler:
         self._last = now
 
     def _cut(self, stretch: _Stretch) -> None:
-        """Make a row of what no row has yet."""
+        """Make a row of the part of a stretch that no row has yet."""
         if stretch.samples and len(self._rows) < _MOST_WAITING:
             what = stretch.stack, stretch.track, stretch.node
             self._rows.append((*what, stretch.samples, stretch.start, stretch.end))
@@ -242,7 +250,7 @@ class Sampler:
 
     def _pack(self, place_of: Callable[[Node], int], track_of: Callable[[object], int]) -> None:
         for stretch in self._stretches.values():
-            # a killed process loses half at most of what a thread did last
+            # so that a killed process loses at most half of each thread's last stretch
             if self._ended or stretch.end - stretch.start >= stretch.written:
                 self._cut(stretch)
         rows, self._rows = self._rows, []
@@ -279,7 +287,10 @@ class Sampler:
 
 
 def _line_of(code: CodeType, instruction: int) -> int:
-    """The line of an instruction; of one that has none, as a loop's jump, the line before."""
+    """The line of an instruction.
+
+    An instruction without a line, such as the jump of a loop, gets the line before.
+    """
     lines = [line for start, _, line in code.co_lines() if line and start <= instruction]
     return lines[-1] if lines else code.co_firstlineno
 

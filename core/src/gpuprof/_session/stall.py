@@ -1,8 +1,9 @@
-"""Notices that nothing ends in any process of the run any more, and has that written down.
+"""Notices that no scope or step ends in any process of the run any more, and reports the stall.
 
-All processes share one file, `progress` in the run's `.dumps`: who has ended a scope or a step
-touches it, and it has the longest that anybody has seen. So a process that idles is no alarm while
-others go on. Never ends anything, and says so three times at most in a run.
+All processes share one file, `progress` in the run's `.dumps`. A process that has ended a scope or
+a step touches the file. The file holds the duration of the longest scope in any process. So an idle
+process causes no alarm while other processes make progress. The watch never ends a process, and
+reports at most three stalls in a run.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from gpuprof._shim.safe import UnsafeFile, create, load_json
 INTERVAL = 10.0
 """Seconds between two looks."""
 LEAST = 60.0
-"""Seconds of silence that are no alarm, however short everything was before."""
+"""The shortest silence, in seconds, that causes an alarm, however short all scopes were before."""
 TIMES = 30
-"""How many times the longest scope so far a silence has to last: an evaluation takes as long as 20
-steps."""
+"""A silence must last this many times as long as the longest scope so far. An evaluation may take
+as long as 20 steps."""
 _MOST = 3
 _PATIENCE = 120.0
 _MORE = 1.1
-"""By how much longer a scope is worth a new file."""
+"""The file is written anew when a scope is longer than the file's longest by this factor."""
 
 
 class Progress(NamedTuple):
-    """How far this process is.
+    """The progress of one process.
 
     Args:
-        ended: a number that changes when a scope or a step ends.
-        longest: seconds that the longest scope took that has ended.
+        ended: a number that changes whenever a scope or a step ends.
+        longest: the duration in seconds of the longest scope that has ended.
         inside: whether a scope or a step is open, so that something is expected to end.
     """
 
@@ -49,15 +50,17 @@ class Progress(NamedTuple):
 
 
 class StallWatch:
-    """Looks for a silence of the whole run.
+    """Sounds an alarm when no process of the run makes progress.
 
     Args:
-        run_directory: the run's.
-        path: its `.dumps`.
-        progress: how far this process is.
-        silence: seconds that are an alarm; ``None``: `TIMES` the longest scope, at least `LEAST`.
-        alarm: gets the number of the alarm, and a sentence; by default `report`.
-        clock: seconds.
+        run_directory: the run's directory.
+        path: the run's `.dumps` directory.
+        progress: returns the progress of this process.
+        silence: seconds without progress before an alarm; ``None`` means `TIMES` the longest scope,
+            and at least `LEAST`.
+        alarm: called with the run's directory, the number of the alarm, and how long the silence
+            has lasted, in words; by default `report`, on its own thread.
+        clock: a clock in seconds.
     """
 
     def __init__(
@@ -81,7 +84,7 @@ class StallWatch:
         self._since = clock()
 
     def look(self) -> None:
-        """Note progress, here or elsewhere; sound the alarm after a silence.
+        """Note the progress of this and other processes, and sound the alarm after a silence.
 
         Raises:
             OSError: the directory cannot be written.
@@ -107,11 +110,11 @@ class StallWatch:
                 self._alarm(self._run_directory, number, seconds)
 
     def _known(self) -> float | None:
-        """The longest scope of all processes."""
+        """The duration of the longest scope of all processes; ``None`` if it is not known."""
         with suppress(OSError, UnsafeFile, LookupError, TypeError, ValueError):
             return float(
                 load_json(self._file, 1024)["longest"]
-            )  # opening it asks the file's server
+            )  # opening the file makes a network file system fetch its current state
         return None
 
     def _stamped(self) -> tuple[int, int]:
@@ -119,7 +122,7 @@ class StallWatch:
         return status.st_ino, status.st_mtime_ns
 
     def _alarms(self) -> tuple[int, int]:
-        """How many alarms there were, and how many of them in this silence."""
+        """How many alarms the run has had, and how many of them in this silence."""
         all_of_them = of_this = 0
         for number in range(1, _MOST + 1):
             with suppress(OSError):
@@ -129,7 +132,7 @@ class StallWatch:
         return all_of_them, of_this
 
     def _claim(self) -> int:
-        """The number of the alarm, if no other process has it; else 0."""
+        """The number of the next alarm, if this process is the one to sound it; else 0."""
         number = self._alarms()[0] + 1
         if number > _MOST:
             return 0
@@ -144,7 +147,7 @@ class StallWatch:
 
 
 def _report_on_thread(run_directory: str, number: int, seconds: str) -> None:
-    """On a thread of its own: this one has to answer meanwhile."""
+    """Report on another thread, because this thread must answer the report's own question."""
     threading.Thread(
         target=report, args=(run_directory, number, seconds), name="gpuprof-alarm", daemon=True
     ).start()
@@ -167,7 +170,7 @@ def report(run_directory: str, number: int, seconds: str) -> None:
             )
         with open(path, encoding="utf-8", errors="replace") as text:
             first = text.readline(500).strip()
-        if first.endswith(":"):  # a group: nobody is known to wait
+        if first.endswith(":"):  # a group's heading: no process is known to wait for another
             first = "nobody is known to wait for another"
     except (OSError, subprocess.SubprocessError) as error:
         first = f"{type(error).__name__}: {error}"
@@ -175,7 +178,7 @@ def report(run_directory: str, number: int, seconds: str) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Without what would record the command, or run it under a profiler."""
+    """This process's environment, without the variables that would have the command recorded."""
     own = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
     folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = os.pathsep.join(folder for folder in folders if not folder.startswith(own))

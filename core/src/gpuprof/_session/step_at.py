@@ -1,4 +1,4 @@
-"""Steps where the user says that they are: the calls of a function, or of an actor's method."""
+"""Steps set by the key ``step_at``: the calls of a function, or of an actor's method."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class StepAt:
     """Marks the steps of this process, from 0.
 
     Args:
-        name: ``module:Class.method``, ``module:function``, or ``Class.method`` for an actor's
-            method, as this process calls it.
-        mark: makes the step of a number.
-        instrument: replaces the function, and reports a fault.
+        name: ``module:Class.method`` or ``module:function``; or ``Class.method`` for the method of
+            an actor that this process calls.
+        mark: makes the step with a given number.
+        instrument: replaces the function, and reports faults.
     """
 
     def __init__(self, name: str, mark: Mark, instrument: Instrument) -> None:
@@ -44,7 +44,7 @@ class StepAt:
     # A function
 
     def install(self) -> None:
-        """Follow the function, if it is one."""
+        """Follow the function, if `name` is that of a function and not of an actor's method."""
         if self._module == MAIN:
             self._when_defined()
         elif self._module:
@@ -63,7 +63,7 @@ class StepAt:
         self._instrument.replace([owner], name, self._around)
 
     def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, of which each outermost call is a step."""
+        """Wrap the function so that each outermost call is a step."""
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -87,7 +87,7 @@ class StepAt:
         return step
 
     def enter(self) -> bool:
-        """Begin a step, unless one is running. Returns whether it has begun. Never raises."""
+        """Begin a step, unless one is running. Returns whether a step was begun. Never raises."""
         if self._running or not self._instrument.on:
             return False
         self._running = True
@@ -95,19 +95,26 @@ class StepAt:
         return True
 
     def leave(self, outermost: bool) -> None:
-        """End the step of a call that has begun one. Never raises."""
+        """End the step, if the call has begun one. Never raises.
+
+        Args:
+            outermost: what `enter` returned for the call.
+        """
         if outermost:
             self._running = False
             self._end()
 
     def __reduce__(self) -> tuple[type[_Elsewhere], tuple[()]]:
-        """The job may send the function to another process, with what is around it."""
+        """Pickle as an object that marks nothing.
+
+        The job may send the wrapped function to another process, and this object with it.
+        """
         return _Elsewhere, ()
 
     def _when_defined(self) -> None:
-        """Replace the function when the program's own script has defined it.
+        """Replace the function once the program's own script has defined it.
 
-        Nobody imports that module, so its lines are followed until then.
+        The script is not imported, so its lines are traced until the function exists.
         """
         main = sys.modules[MAIN]
         first = self._path.partition(".")[0]
@@ -136,7 +143,8 @@ class StepAt:
     def called(self, class_name: str, method: str, actor: object) -> None:
         """Note that this process is about to call a method of an actor.
 
-        A loop may call it of several actors: a step ends when one of them comes again.
+        A loop may call the method on several actors. A step ends when the method is called on the
+        same actor again.
         """
         name = f"{class_name}.{method}"
         if self._module or name != self._path:
@@ -180,7 +188,7 @@ class StepAt:
 
 
 class _Elsewhere:
-    """Marks nothing, in a process that the function was sent to."""
+    """Takes the place of `StepAt` in a process that the function was sent to. Marks nothing."""
 
     def enter(self) -> bool:
         return False

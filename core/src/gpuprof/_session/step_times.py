@@ -1,4 +1,4 @@
-"""What the profiler costs: how much longer steps take that are captured."""
+"""The profiler's overhead: how much longer captured steps take than other steps."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ StepKind = Literal["captured", "left out", "other"]
 class StepTimes:
     """Durations of steps, in seconds, inside windows and outside.
 
-    A step is inside if a worker captured it. Opening and closing its window takes time of its own.
-    Neither inside nor outside are steps without a window that others delay, steps left by an
-    exception, and the first step, which warms caches and compiles kernels.
+    A step is inside if a worker captured it; the time to open and close its window counts
+    separately. Some steps count neither as inside nor as outside: steps without a window that
+    another worker's window delays, steps that end with an exception, and the first step, which
+    warms caches and compiles kernels.
 
     Attributes:
         edges: the time to open and close the windows of the steps inside.
@@ -43,7 +44,9 @@ class StepTimes:
         """Count a step.
 
         Args:
-            edges: seconds in which its window was opened or closed.
+            seconds: the step's duration, without `edges`.
+            kind: ``captured`` counts as inside, ``other`` as outside, ``left out`` as neither.
+            edges: the seconds that opening and closing the step's window took.
         """
         self.ended = True
         if self._first:
@@ -69,8 +72,8 @@ class StepTimes:
     def __str__(self) -> str:
         """One line; empty with fewer than three steps on either side.
 
-        The percentage needs steps of at least 10 ms. It is left out if captured steps were the
-        shorter ones, as when other workers have waited for this one while its window opened.
+        The percentage needs steps of at least 10 ms. It is left out if captured steps were shorter
+        than the others, for example because other workers waited while this one's window opened.
 
         >>> times = StepTimes()
         >>> for step, seconds in enumerate([9.0, 1.0, 1.25, 1.0, 1.25, 1.0]):

@@ -1,4 +1,4 @@
-"""What the steps of a process add up to: frames, tokens, samples."""
+"""The sums of the attributes of a process's steps, such as frames, tokens and samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGEST = 1e300
 
 
 class Totals:
-    """Sums of the attributes of steps, and the time from the first of these steps to the last.
+    """The sums of step attributes, and the time from the first step with attributes to the last.
 
     >>> from contextlib import nullcontext
     >>> totals = Totals()
@@ -39,17 +39,18 @@ class Totals:
         """A step whose attributes count once it has ended without an exception.
 
         Args:
-            inner: the same step, without attributes.
+            inner: the context manager of the same step, without attributes.
+            attributes: the step's attributes by name.
         """
         return _CountedStep(self, inner, attributes)
 
     def begin(self) -> None:
-        """Begin a step."""
+        """Begin a step with attributes."""
         if self._began is None:
             self._began = perf_counter()
 
     def add(self, attributes: Mapping[str, float]) -> None:
-        """End a step."""
+        """End a step, and add its attributes to the sums."""
         self._ended = perf_counter()
         for name, value in attributes.items():
             # not `bool`, which is an integer; not a tensor, whose value the job would wait for
@@ -104,7 +105,7 @@ class _CountedStep(AbstractContextManager[None]):
 
 
 def merge(entries: list[TotalsEntry]) -> TotalsEntry | None:
-    """The totals of processes that ran at the same time; ``None`` if there are none.
+    """Add up the totals of processes that ran at the same time; ``None`` if there are none.
 
     >>> merge([{"sums": {"frames": 10}, "seconds": 1.0}, {"sums": {"frames": 20}, "seconds": 2.0}])
     {'sums': {'frames': 30}, 'seconds': 2.0}
@@ -119,7 +120,7 @@ def merge(entries: list[TotalsEntry]) -> TotalsEntry | None:
 
 
 def lines(entry: TotalsEntry) -> list[str]:
-    """For people.
+    """The totals as text, one line for each attribute.
 
     >>> lines({"sums": {"frames": 40960, "loss": 0.125}, "seconds": 26.5})
     ['frames: 40960 in all steps, 1545.7 per second', 'loss: 0.125 in all steps, 0.0047 per second']

@@ -1,4 +1,4 @@
-"""A worker's windows: which are planned, and what has become of each."""
+"""A worker's windows: the planned ones, and the state of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuprof._session.file import WindowEntry, WindowState, new_entry
 from gpuprof.backend.types import Window
 
 BUSY: tuple[WindowState, ...] = ("opening", "open", "closing")
-"""The states in which the profiler has a window."""
+"""The states in which the profiler is busy with a window."""
 _NEXT: Mapping[WindowState, tuple[WindowState, ...]] = {
     "planned": ("opening", "refused", "failed"),
     "asked": ("opening", "refused", "failed"),
@@ -28,8 +28,8 @@ _NEXT: Mapping[WindowState, tuple[WindowState, ...]] = {
 class StepWindows:
     """Planned windows, which do not overlap.
 
-    Finds one by step, quickly, since every step looks; or by number. One thread may add windows
-    while another one looks.
+    Finds a window by step or by number. Finding by step is fast, since every step does it. One
+    thread may add windows while another thread looks one up.
 
     >>> windows = StepWindows([Window(1, 3, 4)])
     >>> added = windows.add([Window(0, 7, 9)])
@@ -42,9 +42,9 @@ class StepWindows:
         self.add(windows)
 
     def add(self, windows: Iterable[Window]) -> tuple[Window, ...]:
-        """Add windows; one with the number 0 gets the next number.
+        """Add windows; a window with the number 0 gets the next number.
 
-        Skips windows that overlap earlier ones. Returns the others.
+        Skips windows that overlap earlier ones, and returns the windows that were added.
         """
         starts, table = list(self._table[0]), list(self._table[1])
         new_windows = []
@@ -64,7 +64,7 @@ class StepWindows:
 
     @property
     def all(self) -> tuple[Window, ...]:
-        """The windows, by their first step."""
+        """The windows, in the order of their first steps."""
         return tuple(self._table[1])
 
     @property
@@ -73,32 +73,33 @@ class StepWindows:
         return [(w.start, w.stop) for w in self.all if w.start is not None and w.stop is not None]
 
     def at(self, step: int) -> Window | None:
-        """The window that contains `step`."""
+        """The window that contains `step`; ``None`` if none does."""
         starts, windows = self._table
         position = bisect_right(starts, step) - 1
         return windows[position] if position >= 0 and step in windows[position] else None
 
     def numbered(self, number: int) -> Window | None:
-        """The window with a number, from 1."""
+        """The window with the given number, counted from 1; ``None`` if there is none."""
         return next((window for window in self.all if window.number == number), None)
 
 
 class Windows:
     """The one record of a worker's windows.
 
-    The worker's session keeps it, in types that JSON has. The driver keeps a copy for each worker,
-    of what it has asked for and what the worker has answered. The methods are the only transitions;
-    one that a window's state does not allow changes nothing. Only one window can be open.
+    The worker's session keeps the record, in types that JSON has. The driver keeps a copy for each
+    worker, with the windows that it has asked for and the worker's answers. A window changes its
+    state only through these methods; a call that the window's state does not allow changes nothing.
+    Only one window can be open at a time.
 
-    In a worker, every method that changes something but `ask` runs on the control thread.
+    In a worker, all methods that change the record run on the control thread, except `ask`.
 
     Args:
-        planned: the windows that are known from the start.
+        plan: the windows that are known from the start.
         note: called with a window and its new state, from ``opening`` on.
 
     Attributes:
         planned: the windows that may open.
-        current: the window that the profiler has: opening, open or closing.
+        current: the window that is opening, open or closing; ``None`` without one.
 
     >>> windows = Windows([Window(1, 3, 4)])
     >>> windows.begin(Window(1, 3, 4)), windows.state(1), windows.current.label
@@ -120,12 +121,12 @@ class Windows:
 
     @property
     def entries(self) -> list[WindowEntry]:
-        """The windows that were opened or refused, or have failed, in that order."""
+        """The entries of the windows that were opened or refused, or that have failed."""
         entries = list(self._entries.values())
         return [entry for entry in entries if entry["state"] not in ("planned", "asked")]
 
     def entry(self, number: int) -> WindowEntry | None:
-        """What has become of a window; ``None`` for one that was not asked for."""
+        """The entry of a window; ``None`` for a window that was not asked for."""
         return self._entries.get(number)
 
     def state(self, number: int) -> WindowState:
@@ -139,50 +140,56 @@ class Windows:
         return entry["error"] if entry is not None and entry["state"] != "refused" else None
 
     def is_open(self, number: int) -> bool:
-        """Whether the profiler has a window."""
+        """Whether a window is opening, open or closing."""
         return self.current is not None and self.current.number == number
 
     def can_open(self, number: int) -> bool:
-        """Whether a window may still open. It does so once."""
+        """Whether a window may still open. Each window opens at most once."""
         return "opening" in _NEXT[self.state(number)]
 
     def ask(self, window: Window) -> None:
-        """Ask for a window."""
-        # in one go: the control thread may open it now, as the driver asks for it, too
+        """Note that a window was asked for."""
+        # one atomic call: the control thread may open the window now, if the driver asked, too
         self._entries.setdefault(window.number, new_entry(window, "asked"))
 
     def refuse(self, window: Window, reason: str) -> None:
-        """Do not open a window."""
+        """Note that a window was refused and will not open."""
         self._move(window, "refused", reason)
 
     def fail(self, window: Window, reason: str) -> None:
-        """A window did not open, or nobody knows what has become of it."""
+        """Note that a window did not open, or that its state is not known."""
         self._move(window, "failed", reason)
 
     def begin(self, window: Window) -> bool:
-        """Begin to open a window, unless another one is open. Returns whether it has begun."""
+        """Note that a window is opening, unless another one is open. Returns whether it was noted.
+
+        Returns ``False`` as well for a window that may no longer open.
+        """
         return self.current is None and self._move(window, "opening")
 
     def opened(self) -> None:
-        """The profiler has opened the current window."""
+        """Note that the profiler has opened the current window."""
         self._advance("open")
 
     def blame(self, window: Window, reason: str) -> None:
-        """Note what went wrong with a window. What fails first is the cause."""
+        """Note what went wrong with a window. Only the first reason is kept: it is the cause."""
         entry = self._entries[window.number]
         entry["error"] = entry["error"] or reason
 
     def begin_closing(self) -> None:
-        """Begin to close the current window."""
+        """Note that the current window is closing."""
         self._advance("closing")
 
     def end(self) -> None:
-        """The profiler has closed the current window, or failed to open or close it."""
+        """Note that the profiler has closed the current window, or failed to open or close it."""
         error = self.current is not None and self._entries[self.current.number]["error"]
         self._advance("failed" if error else "closed")
 
     def take(self, window: Window, entry: WindowEntry) -> None:
-        """Copy what a worker says of its window. A restarted worker begins anew."""
+        """Copy a worker's entry of its window.
+
+        The entry may have any state, since a restarted worker begins with an empty record.
+        """
         if entry["state"] in _NEXT:
             self._entries[window.number] = entry
             self._set_current(window, entry["state"])

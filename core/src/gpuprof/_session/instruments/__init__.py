@@ -1,7 +1,7 @@
-"""Instruments: they mark what a library waits for, so that the job's code need not.
+"""Instruments: they put scopes around a library's waits, so that the job's code need not.
 
-Each module is the instrument of one library. It never imports that library: it changes functions of
-a module that the job has imported, and changes them back at the end.
+Each module is the instrument of one library, which it never imports. It replaces functions of a
+module that the job has imported, and puts the original functions back at the end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KNOWN = {
     "torch": (collectives, loaders, training, trainers),
     "queue": (queues,),
 }
-"""By the name that the configuration has. Threads are followed with each of them."""
+"""The instruments by their name in the configuration. The threads instrument is always added."""
 
 
 def begin(
@@ -38,14 +38,15 @@ def begin(
     """Install instruments. Never raises.
 
     Args:
-        names: of `KNOWN`.
+        names: names in `KNOWN`.
         timing: the tree that gets the scopes.
-        on_fault: gets a sentence if one does not work here. The job goes on without it.
-        hooks: what they tell besides scopes.
+        on_fault: called with a message if an instrument does not work here. The job goes on without
+            the instrument.
+        hooks: called with what instruments notice in addition to scopes.
     """
     instruments = []
     libraries = {name: KNOWN[name] for name in names}
-    if libraries:  # a wait in a helper thread is a wait of the one that joins it
+    if libraries:  # a wait in a helper thread is a wait of the thread that joins it
         libraries["threads"] = (threads,)
     for library, part in ((name, part) for name, parts in libraries.items() for part in parts):
         instrument = Instrument(library, timing, on_fault, hooks)

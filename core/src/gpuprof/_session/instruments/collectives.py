@@ -1,8 +1,8 @@
-"""torch.distributed: the ranks of a group meet in each collective.
+"""torch.distributed: the ranks of a process group wait for each other in each collective.
 
-The ledger gets the ranks of each process group once: they tell which ranks have the same part.
+The ledger gets the ranks of each process group once. They show which ranks have the same role.
 
-On a GPU a collective returns when it is queued: only what the host waits for is seen.
+On a GPU, a collective returns when it is queued, so only the host's waits are recorded.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ COLLECTIVES = (
     "reduce_scatter_tensor",
     "scatter",
 )
-"""Of which a release of torch may lack some."""
+"""The collectives to mark. A release of torch may lack some of them."""
 POINT_TO_POINT = ("send", "recv", "isend", "irecv")
 _MAKERS = ("init_process_group", "new_group", "_new_group_with_tag", "split_group")
-"""What makes process groups. A DeviceMesh has its own reference to `new_group`, but not to the
-private function that it calls."""
+"""The functions that make process groups. A DeviceMesh keeps its own reference to `new_group`, so
+its calls are noticed in the private function that `new_group` calls."""
 _MOST_GROUPS = 512
-"""Process groups that are noted: a job may make one in each step."""
+"""The most process groups to note, since a job may make one in each step."""
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int, int]]:
-    """Numbers as first, step and count of each stretch in which they are evenly apart.
+    """Compress numbers into stretches of evenly spaced ones, each as (first, step, count).
 
     >>> runs(range(4096)), runs([1, 3, 5, 7]), runs([4]), runs([0, 1, 5, 9])
     ([(0, 1, 4096)], [(1, 2, 4)], [(4, 1, 1)], [(0, 1, 2), (5, 4, 2)])
@@ -66,23 +66,27 @@ def runs(numbers: Iterable[int]) -> list[tuple[int, int, int]]:
 
 
 class _Group:
-    """A process group, under a name that its ranks agree on and that no other group has."""
+    """A process group, with a unique name that its ranks agree on."""
 
     def __init__(self, group: Any, store: Any) -> None:
         self._group = weakref.ref(group)
         name = os.urandom(8).hex()
-        # whoever comes first names the group; nobody waits for anybody
+        # the first rank names the group; no rank waits for another
         self.name = bytes(store.compare_set("gpuprof", "", name)).decode()
         self._between_two = 0
 
     @property
     def counted(self) -> int:
-        """How many collectives it has begun, the same on all ranks."""
+        """How many collectives the group has begun; the same number on all ranks."""
         group: Any = self._group()
         return int(group._get_sequence_number_for_group()) - self._between_two
 
     def leave_out(self, since: int) -> None:
-        """Take what two ranks have done alone out of the count, where the backend counts it."""
+        """Take calls between two ranks out of the count, if the backend counts them.
+
+        Args:
+            since: the count before those calls.
+        """
         self._between_two += self.counted - since
 
 
@@ -138,7 +142,7 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
                     keys[result] = link
                 return link
 
-            # what is only begun is not waited for here: others that wait are waiting for this
+            # An asynchronous call does not wait here. Other ranks that wait are waiting for it.
             return Call(f"torch.{name}", None if arguments.get("async_op") else "barrier", key)
 
         return before
@@ -173,7 +177,7 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
     note_groups()
 
     def now() -> list[dict[str, Any]]:
-        """The process groups with the collectives that this rank has begun."""
+        """Each process group, with the number of collectives that this rank has begun in it."""
         members = c10d._world.pg_group_ranks
         rows = []
         for group, entry in list(groups.items()):

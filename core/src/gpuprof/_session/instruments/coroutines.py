@@ -1,4 +1,4 @@
-"""Coroutines: while one is suspended it waits for what it awaits, and does not work."""
+"""Coroutines: a suspended coroutine does not work, but waits for the object that it awaits."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from gpuprof_timing.instrument import IN_LOOP, LinkedScope, fixed_cursor, make_l
 from gpuprof._session.instruments.instrument import Call, Instrument, Key, new_key, short_name
 
 AWAIT, SLEEP = "await", "asyncio.sleep"
-"""The scopes of a suspension."""
+"""The names of the scopes around a suspension."""
 RUN = "asyncio.run"
-"""The scope around an event loop that runs until a task has ended."""
+"""The name of the scope around an event loop that runs until a task has ended."""
 KEY = "_gpuprof_key"
-"""The attribute of a future with the key that its end releases."""
+"""The attribute in which a future keeps the key that its end releases."""
 
 
 class Driven(Coroutine[Any, Any, Any]):
     """A coroutine with a scope around each of its suspensions.
 
     Args:
-        instrument: what marks them; its faults end the marking, and the coroutine goes on.
-        coroutine: the job's.
-        name: of a scope around each of its steps, as a task has; empty inside of a scope.
-        key: released by the last step.
-        owner: what `coroutine` drives itself, as an asynchronous generator.
+        instrument: puts in the scopes. A fault of it ends the marking, and the coroutine goes on.
+        coroutine: the job's coroutine.
+        name: the name of a scope around each run between two suspensions, for a task; empty if the
+            coroutine already runs inside a scope.
+        key: the key that the end of the coroutine releases.
+        owner: the object that `coroutine` drives, such as an asynchronous generator; ``None`` means
+            `coroutine` itself.
     """
 
     __slots__ = (
@@ -50,7 +52,7 @@ class Driven(Coroutine[Any, Any, Any]):
         self._began = False
         self._scope: LinkedScope | None = None
 
-    def __getattr__(self, name: str) -> Any:  # `cr_frame` and others, for those who debug a task
+    def __getattr__(self, name: str) -> Any:  # `cr_frame` and others, which debuggers look at
         return getattr(self._coroutine, name)
 
     def __await__(self) -> Driven:
@@ -62,15 +64,15 @@ class Driven(Coroutine[Any, Any, Any]):
         return self._step(self._coroutine.send, None)
 
     def send(self, value: Any) -> Any:
-        """Let it go on until it is suspended again."""
+        """Resume the coroutine until it is suspended again."""
         return self._step(self._coroutine.send, value)
 
     def throw(self, *error: Any) -> Any:
-        """The same, with an error where it was suspended."""
+        """Resume the coroutine with an error, until it is suspended again."""
         return self._step(self._coroutine.throw, *error)
 
     def close(self) -> None:
-        """End it where it is."""
+        """End the coroutine where it is suspended."""
         self._resume()
         try:
             self._coroutine.close()
@@ -81,7 +83,7 @@ class Driven(Coroutine[Any, Any, Any]):
         self._resume()
         try:
             future = resume(*arguments)
-        except BaseException:  # it has returned, or failed
+        except BaseException:  # the coroutine has returned, or failed
             if self._key is not None and self._scope is None:
                 self._guarded(self._enter, self._name, None, None)
             self._leave(self._key)
@@ -106,7 +108,7 @@ class Driven(Coroutine[Any, Any, Any]):
 
     def _begin_step(self) -> None:
         recording = self._instrument.recording
-        if not self._began:  # not inside of what made the task: it goes on meanwhile
+        if not self._began:  # not inside the scope that made the task, which goes on meanwhile
             self._began = True
             recording.set_cursor(fixed_cursor(recording.top, IN_LOOP))
         outer: Any = recording.get_cursor().scope
@@ -132,12 +134,13 @@ class Driven(Coroutine[Any, Any, Any]):
 
 
 class Tasks:
-    """Follows the tasks of event loops, and who waits for them.
+    """Follows the tasks of event loops, and the waits for these tasks.
 
     Args:
-        instrument: what marks them.
-        asyncio: the module.
-        key_of: of an object that a task only awaits; ``None`` if it has none.
+        instrument: puts in the scopes.
+        asyncio: the asyncio module.
+        key_of: returns the key of an object that a task merely awaits; ``None`` if the object has
+            no key.
     """
 
     def __init__(
@@ -146,7 +149,7 @@ class Tasks:
         self._instrument = instrument
         self._asyncio = asyncio
         self._key_of = key_of
-        # as in a notebook: what begins the recording is itself one of its tasks
+        # In a notebook, recording begins inside a task of the running loop: leave that loop alone.
         self._left_alone = asyncio._get_running_loop()
         loops = [asyncio.BaseEventLoop]
         instrument.replace([asyncio.futures, asyncio], "wrap_future", self._wrapping)
@@ -154,7 +157,7 @@ class Tasks:
         instrument.around(loops, "run_until_complete", self._running)
 
     def follow(self) -> None:
-        """Drive all tasks that the running loop makes from now on, whatever loop it is."""
+        """Drive all tasks that the running loop makes from now on, whatever the loop's class."""
         loop = self._asyncio.get_running_loop()
         if loop is self._left_alone:
             self._left_alone = None
@@ -228,14 +231,14 @@ def _sleep() -> Any:
 
 @functools.lru_cache(maxsize=1)
 def _waiters() -> dict[Any, str]:
-    """The coroutines of asyncio that wait for others' futures, and what they call those."""
+    """The code of asyncio's coroutines that wait for given futures, with the variable for these."""
     from asyncio import tasks
 
     return {tasks._wait.__code__: "fs", tasks.wait_for.__code__: "fut"}  # type: ignore[attr-defined]
 
 
 def _is_the_jobs(coroutine: Any) -> bool:
-    """Whether it is a coroutine that has not ended, and neither ours nor an event loop's own."""
+    """Whether this is an unfinished coroutine of the job, not of gpuprof or an event loop."""
     if type(coroutine) is not CoroutineType or coroutine.cr_frame is None:
         return False
     module = str(coroutine.cr_frame.f_globals.get("__name__"))
@@ -247,7 +250,7 @@ def _code(coroutine: Any) -> Any:
 
 
 def _innermost(coroutine: Any) -> Any:
-    """The coroutine that awaits what is none."""
+    """The innermost coroutine: the one that awaits something other than a coroutine."""
     inner = getattr(coroutine, "ag_await", None) or getattr(coroutine, "cr_await", None)
     while type(inner) is CoroutineType:
         coroutine, inner = inner, inner.cr_await
@@ -255,7 +258,12 @@ def _innermost(coroutine: Any) -> Any:
 
 
 def _keys(future_or_task: Any, by: Any) -> tuple[str, ...]:
-    """The keys of what was waited for; none unless all are known."""
+    """The keys of the futures that were waited for; empty unless all are known.
+
+    Args:
+        future_or_task: the awaited object.
+        by: the innermost coroutine, which awaits it.
+    """
     key = getattr(future_or_task, KEY, None)
     if key is not None:
         return (key,)

@@ -1,4 +1,4 @@
-"""Generators: a call whose results come one by one releases each as it is there."""
+"""Generators: a call whose results come one by one releases each result's key when it is ready."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gpuprof._session.instruments.coroutines import Driven
 from gpuprof._session.instruments.instrument import Call, Instrument
 
 FIRST = 2
-"""The number of the first item of a call of Ray, whose own result is number 1."""
+"""The number of the first item of a generator call in Ray. Number 1 is the call's own result."""
 
 
 class Stream:
     """A scope around each item of a generator.
 
     Args:
-        instrument: what marks them.
-        name: of the scopes.
-        key_of: returns the key of an item, by its number; without one that of the call, which the
-            last item releases, too.
+        instrument: puts in the scopes.
+        name: the name of the scopes.
+        key_of: returns the key of the item with a number; for ``None``, the key of the call. The
+            first and the last item release the call's key as well.
     """
 
     def __init__(
@@ -31,7 +31,10 @@ class Stream:
         self._key_of = key_of
 
     def items(self, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """The items of a generator, which gets what is sent: Ray says how it stored an item."""
+        """Yield the items of a generator, and pass on the values sent to it.
+
+        Ray sends a value that says how it stored the item.
+        """
         value = None
         for number in itertools.count(FIRST):
             scope = self._begin()
@@ -49,10 +52,11 @@ class Stream:
     async def async_items(
         self, generator: AsyncGenerator[Any, Any], before: Callable[[], object]
     ) -> AsyncGenerator[Any, Any]:
-        """The same of an asynchronous generator.
+        """Yield the items of an asynchronous generator; see `items`.
 
         Args:
-            before: called first, in its event loop.
+            generator: the asynchronous generator.
+            before: called before the first item, in the generator's event loop.
         """
         value = None
         for number in itertools.count(FIRST):
@@ -90,7 +94,7 @@ class Stream:
             call, scope = opening
 
             def keys(_: object) -> tuple[str, ...]:
-                # the call's with the first item, too: its beginning is the call's
+                # the first item also gets the call's key: the call begins when that item does
                 whole = (self._key_of(None),) if last or number == FIRST else ()
                 return (self._key_of(number), *whole)
 

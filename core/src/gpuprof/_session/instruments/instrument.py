@@ -1,4 +1,4 @@
-"""What all instruments do: put scopes around functions of a library, and take them away again."""
+"""The base of all instruments: puts scopes around a library's functions, and removes them again."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _token: tuple[int, str] = (0, "")
 
 
 class UnexpectedError(Exception):
-    """A library does not look as the instrument knows it."""
+    """A library lacks a part that the instrument expects."""
 
 
 Key: TypeAlias = "str | bytes | tuple[str | bytes, ...]"
-"""One or several that the other side of a wait knows, too."""
+"""One or several keys of a call, which the other side of a wait knows as well."""
 
 
 class Call(NamedTuple):
     """How one call of a function is marked.
 
     Args:
-        name: of the scope.
+        name: the name of the scope.
         waits_for: see `gpuprof.timer`.
-        key: the key, or makes it of what the function has returned.
-        args: positional arguments in place of the caller's; ``None`` leaves them.
+        key: the key, or a function that makes the key from the call's result.
+        args: positional arguments that replace the caller's; ``None`` keeps the caller's.
     """
 
     name: str
@@ -49,17 +49,18 @@ class Call(NamedTuple):
 
 
 def _nothing(*_: Any, **__: Any) -> None:
-    """What is told to nobody."""
+    """A hook that does nothing."""
 
 
 class Hooks(NamedTuple):
-    """What instruments tell besides scopes.
+    """Functions that instruments call with what they notice in addition to scopes.
 
     Args:
-        end_step: called where a library ends what it calls a step.
+        end_step: called when a library ends what it calls a step.
         sent: see `LedgerWriter`.
         event: see `LedgerWriter.event`.
-        called: gets the class, the method and the id of an actor that is about to be called.
+        called: called before each call of an actor's method, with the name of the actor's class,
+            the name of the method and the id of the actor.
         sized: see `LedgerWriter.sized`.
     """
 
@@ -76,18 +77,18 @@ NO_HOOKS = Hooks()
 class Instrument:
     """Marks the waits of one library.
 
-    A fault of its own switches it off and is reported once; the library's functions are called as
-    ever.
+    A fault in the instrument itself switches the instrument off and is reported once. The library's
+    functions keep working.
 
     Args:
-        name: as the configuration has it.
+        name: the instrument's name in the configuration.
         timing: the tree that gets the scopes.
-        on_fault: gets a sentence.
-        hooks: what else it tells.
+        on_fault: called with a message after a fault.
+        hooks: called with what the instrument notices in addition to scopes.
 
     Attributes:
-        recording: what the tree's scopes write to.
-        on: whether calls are marked; not in a forked child, which has a session of its own.
+        recording: the recording that the tree's scopes write to.
+        on: whether calls are marked. False in a forked child, which has its own session.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class Instrument:
     def after_import(
         self, module: str, install: Callable[[Instrument, ModuleType], object]
     ) -> None:
-        """Call `install` when the job has imported a module; now if it has been."""
+        """Call `install` once the job has imported a module; at once if it already has."""
 
         def apply(library: ModuleType) -> None:
             if self.on:
@@ -125,8 +126,10 @@ class Instrument:
         """Put a scope around each call of a function.
 
         Args:
-            owners: the modules or classes that have it.
-            before: gets the arguments of a call; ``None`` leaves that call alone.
+            owners: the modules or classes that have the function as an attribute.
+            attribute: the name of the function.
+            before: called with the arguments of each call, returns how to mark the call; ``None``
+                leaves the call unmarked.
 
         Raises:
             UnexpectedError: the first owner has no such function.
@@ -140,7 +143,7 @@ class Instrument:
 
         @functools.wraps(original)
         def marked(*args: Any, **kwargs: Any) -> Any:
-            if is_compiling() or not self.on:  # nothing of ours is traced
+            if is_compiling() or not self.on:  # torch.compile must not trace gpuprof's code
                 return original(*args, **kwargs)
             return self.call(before, original, args, kwargs)
 
@@ -155,7 +158,7 @@ class Instrument:
     ) -> Any:
         """Call a function inside a scope. Raises what the function raises, and nothing else.
 
-        Work that the job has marked itself, under the same name, is marked once.
+        If the job itself has already opened a scope of the same name, no second scope is opened.
         """
         call = fault = None
         try:
@@ -164,7 +167,7 @@ class Instrument:
             fault = error
         if call is None:
             result = function(*args, **kwargs)
-            if fault is not None:  # else the function rejects the same arguments
+            if fault is not None:  # not reached if the function itself rejects the arguments
                 self.fail(fault)
             return result
         name, waits_for, key, others = call
@@ -197,14 +200,14 @@ class Instrument:
         """Open the scope of a call. Never raises.
 
         Returns:
-            ``None`` where there is nothing to mark; the error where that failed. It is the job's
-            if the function itself rejects the same arguments.
+            The call and its scope; ``None`` if there is nothing to mark; or the error with which
+            this failed. The error is the job's own if the function rejects the same arguments.
         """
         try:
             call = before(*args, **kwargs)
             if call is None:
                 return None
-            # with a key, so that the scope is one that can have it
+            # with a key function, so that the scope is of the class that can have a key
             scope = self._timing.add_time(call.name, None, call.waits_for, _no_key)
             if not isinstance(scope, LinkedScope):  # timing is switched off
                 return None
@@ -219,7 +222,7 @@ class Instrument:
         scope.__exit__(None, None, None)
 
     def end_step(self) -> None:
-        """Say that a step of the library is over. Never raises."""
+        """Call the hook for the end of a library's step. Never raises."""
         self.guarded(self._hooks.end_step)
 
     def note_size(self, size: int) -> None:
@@ -231,7 +234,7 @@ class Instrument:
     def replace(
         self, owners: list[Any], attribute: str, make: Callable[[Any], Callable[..., Any]]
     ) -> None:
-        """Put ``make(original)`` in the place of a function, until the end.
+        """Replace a function by ``make(original)``, until the marking ends.
 
         Raises:
             UnexpectedError: the first owner has no such function.
@@ -272,11 +275,11 @@ class Instrument:
         self.replace(owners, attribute, make)
 
     def at_end(self, undo: Callable[[], object]) -> None:
-        """Call `undo` at the end."""
+        """Call `undo` when the marking ends."""
         self._undo.append(undo)
 
     def guarded(self, function: Callable[..., Result], *arguments: Any) -> Result | None:
-        """Call a function of ours; a fault switches the marking off. Never raises."""
+        """Call a function of gpuprof's; a fault switches the instrument off. Never raises."""
         try:
             return function(*arguments)
         except Exception as error:
@@ -284,7 +287,7 @@ class Instrument:
             return None
 
     def fail(self, error: Exception) -> None:
-        """Switch off after a fault, and report it."""
+        """Switch the instrument off after a fault, and report the fault."""
         if self.on:
             self.on = False
             what = (
@@ -314,7 +317,7 @@ def new_key(kind: str) -> str:
 
 
 def short_name(function: Any) -> str:
-    """A function's name, with that of its class."""
+    """A function's name, after the name of its class."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     return ".".join(name.split(".")[-2:]).removeprefix("<locals>.")
 
@@ -328,7 +331,7 @@ def _switch_off() -> None:
         instrument.on = False
 
 
-# asking each call for the process would cost a system call
+# checking the process id in each call would cost a system call
 os.register_at_fork(after_in_child=_switch_off)
 
 

@@ -1,4 +1,4 @@
-"""torch's DataLoader: the next batch of worker processes is waited for."""
+"""torch's DataLoader: the job waits for the next batch from the loader's worker processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues: what gets an item waits for what has put it there."""
+"""Queues: a thread that gets an item waits for the thread that puts the item."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any
 from gpuprof._session.instruments.instrument import Call, Instrument, new_key
 
 _here = threading.local()
-"""The key of the item that this thread moved last."""
+"""The key of the item that this thread last put into a queue or got from one."""
 _STATE = "_gpuprof_items"
 
 
 def _take(_: Any = None) -> str | None:
-    """The key of the item that this thread has moved."""
+    """Return the key of the item that this thread last put or got, and forget it."""
     key: str | None = getattr(_here, "key", None)
     _here.key = None
     return key
 
 
-# Queues of one process are first in, first out: the items are numbered.
+# Queues inside one process are first in, first out, so numbers identify the items.
 
 
 class _Items:
-    """How many items have gone into a queue, and come out of it."""
+    """Counts the items that have gone into a queue and come out of it."""
 
     def __init__(self, waiting: int) -> None:
         self.name = os.urandom(8).hex()
-        self.come = waiting  # of those before, nobody knows the key
+        self.come = waiting  # the keys of the items put before are not known
         self.gone = 0
 
     def key(self, number: int) -> str:
@@ -46,7 +46,7 @@ def _items_of(queue: Any) -> _Items:
 
 
 def _items(instrument: Instrument, queue: Any) -> _Items | None:
-    """The items of a queue, before one more is moved. Never raises."""
+    """The counts of a queue's items, before one more is put or got. Never raises."""
     return instrument.guarded(_items_of, queue) if instrument.on else None
 
 
@@ -83,7 +83,7 @@ _PUT, _GET = Call("queue.put", None, _take), Call("queue.get", "*", _take)
 
 
 def _putting(*_: Any, **__: Any) -> Call:
-    _take()  # what may be left of a call that was not marked
+    _take()  # forget a key that an unmarked call may have left
     return _PUT
 
 
@@ -96,9 +96,10 @@ def _getting(_: Any, block: bool = True, timeout: float | None = None) -> Call |
 
 
 class _Sent:
-    """An item that leaves its key in the thread that receives it.
+    """An item with its key, which becomes known to the thread that receives the item.
 
-    Pickled as a call that returns the item, so that a receiver without instruments gets the item.
+    It is pickled as a call that returns the item, so a receiver without instruments gets the plain
+    item.
     """
 
     def __init__(self, key: str, item: Any) -> None:
@@ -110,7 +111,7 @@ class _Sent:
 
 
 def received(key: str, item: Any) -> Any:
-    """Unpickle an item."""
+    """Unpickle an item, and note its key for this thread."""
     _here.key = key
     return item
 
@@ -132,10 +133,10 @@ def _install_ray(instrument: Instrument, queue: ModuleType) -> None:
     instrument.around([queue.Queue], "get", _getting)
 
 
-# Buffers give their items in any order, and an item several times: the object itself is known.
+# Buffers return items in any order, and the same item several times, so its id identifies it.
 
 _MOST_ITEMS = 10_000
-"""Items of a buffer whose keys are known, the latest ones."""
+"""The most items of a buffer whose keys are remembered; the oldest are forgotten first."""
 
 
 def _install_buffer(name: str, instrument: Instrument, module: ModuleType) -> None:
@@ -161,7 +162,7 @@ def _install_buffer(name: str, instrument: Instrument, module: ModuleType) -> No
 
 
 INSTALL = {
-    # of APPO's learner, which polls it
+    # the buffer of APPO's learner, which polls it
     "ray.rllib.algorithms.appo.utils": functools.partial(_install_buffer, "CircularBuffer"),
     "queue": _install_threads,
     "multiprocessing.queues": _install_processes,

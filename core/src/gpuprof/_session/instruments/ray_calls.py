@@ -1,4 +1,4 @@
-"""Ray: a caller's `ray.get` waits for the method of an actor, or the task, that has the same id."""
+"""Ray: `ray.get` waits for the actor's method or the task whose id is in the object reference."""
 
 from __future__ import annotations
 
@@ -24,28 +24,30 @@ from gpuprof._session.instruments.instrument import (
 from gpuprof._session.ledger import KEY
 
 _TASK = 24
-"""Bytes of a task's id, with which the id of each of its results begins; then comes its number."""
+"""The length of a task's id in bytes. The id of each of its results begins with these bytes; the
+result's number follows."""
 _NOT_RANDOM = b"\xff" * KEY
-"""How the ids of a driver and of an actor's start begin. All others begin with random bytes."""
+"""The first bytes of the ids of a driver and of an actor's creation. All other ids begin with
+random bytes."""
 _MOST_AWAITED = 1_000
-"""Calls that are named of those that a process waits for at once."""
+"""The most calls to name among those that a process waits for at once."""
 _MOST_STREAMS = 10_000
-"""Calls of generators that a process knows, the latest ones."""
+"""The most calls of generators to remember; the oldest are forgotten first."""
 
 
 def _key(binary: bytes) -> bytes:
-    """The key of a call, from its id or that of a result: enough of it to be unique."""
+    """The key of a call, from the id of the call or of a result: as many bytes as are unique."""
     key = binary[:KEY]
     return key if key != _NOT_RANDOM else binary[:_TASK]
 
 
 def _item_key(call: bytes, number: int | None) -> bytes:
-    """The key of an item of a call; without a number that of the call."""
+    """The key of the item with a number; for ``None``, the key of the call."""
     return call if number is None else call + number.to_bytes(4, "little")
 
 
-# Where a call waits for another process, most of what ours cost is memory that has left the
-# processor's caches meanwhile: so what each call runs is written out, and touches little.
+# While a call waits for another process, gpuprof's memory leaves the processor's caches. Loading it
+# again is most of gpuprof's cost, so the code that each call runs is inlined and touches little.
 
 
 def _install(instrument: Instrument, ray: ModuleType) -> None:
@@ -70,7 +72,10 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     recording = instrument.recording
 
     def running() -> bytes | None:
-        """The key of the task that runs here; a driver has none, and Ray warns if it is asked."""
+        """The key of the task that runs here; ``None`` without one.
+
+        A driver runs no task, and Ray would warn if asked for one there.
+        """
         if this_worker.mode != in_worker:
             return None
         # what `current_task_id` does
@@ -93,7 +98,7 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         return _item_key(call, None if number < FIRST else number)
 
     def keys(refs: Any) -> tuple[bytes, ...]:
-        own = running()  # what it has put in the store itself
+        own = running()  # the key of objects that this task itself has put in the store
         has_parts = [key(ref) for ref in refs if isinstance(ref, is_ref)]
         return tuple(dict.fromkeys([key for key in has_parts if key != own]))
 
@@ -128,7 +133,7 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         @functools.wraps(original)
         def put(*args: Any, **kwargs: Any) -> Any:
             ref = original(*args, **kwargs)
-            # no request: this process owns the object; other releases may not tell
+            # sends no request, as this process owns the object; other releases may lack this
             with suppress(AttributeError, KeyError, ValueError):
                 (about,) = this_worker.core_worker.get_local_object_locations([ref]).values()
                 if about["object_size"]:
@@ -165,7 +170,10 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
             instrument.fail(error)
 
     def first_of(refs: Any) -> Any:
-        """The first of several results of a call, or of a stream's; ``None`` without any."""
+        """The first of several results of a call, or the reference of a generator call.
+
+        ``None`` if the call has no result.
+        """
         if isinstance(refs, list):
             return refs[0]
         stream = getattr(refs, "_generator_ref", None)
@@ -176,7 +184,7 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         return stream
 
     def calling(function: Callable[..., Any]) -> Callable[..., Any]:
-        """Also tell of each call of an actor's method before it is sent."""
+        """Like `sending`, and call the hook before each call of an actor's method is sent."""
         send, note_called = sending(function), instrument.note_called
         if note_called is None:
             return send
@@ -200,16 +208,16 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     instrument.around([ray, worker], "wait", wait)
     instrument.replace([ray, worker], "put", putting)
     instrument.replace([manager], "get_execution_info", make)
-    infos.clear()  # Ray remembers what the manager returned
+    infos.clear()  # Ray caches what the manager has returned
     instrument.at_end(infos.clear)
     _tell_now(worker, is_ref, key)
 
 
 def _tell_now(worker: ModuleType, is_ref: type[Any], key: Callable[[Any], bytes]) -> None:
-    """Have `gpuprof stacks` know which calls this process waits for, and which actor it is."""
+    """Tell `gpuprof stacks` which calls this process waits for, and which actor it is."""
 
     def calls(refs: Any) -> list[tuple[str, str]]:
-        """The keys of calls, and the actors that run them: their ids are in those of the calls."""
+        """The key of each call, and the id of the actor that runs it, which the call's id has."""
         several = refs if isinstance(refs, (list, tuple)) else [refs]
         return [
             (key(ref).hex(), ref.binary()[KEY:_TASK].hex())
@@ -242,9 +250,12 @@ def _runs_coroutine(frame: FrameType) -> dict[str, Any] | None:
 
 
 def _arguments(args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
-    """The job's arguments among those of Ray's own function: a list or tuple, and a mapping."""
+    """The job's arguments, out of those of Ray's own function.
+
+    Ray's function gets the job's as a list or tuple, and a mapping.
+    """
     arguments: list[Any] = []
-    # of one method they stand behind its name
+    # for an actor's method, they follow its name
     for argument in (*args, options.get("args"), options.get("kwargs")):
         if argument and isinstance(argument, (list, tuple)):
             arguments += argument
@@ -259,9 +270,9 @@ def _marked(
     running: Callable[[], bytes | None],
     tasks: Tasks,
 ) -> Callable[..., Any]:
-    """A task, or the executor of an actor's method, with a scope around each call.
+    """Wrap a task, or the executor of an actor's method, so that each call has a scope.
 
-    A generator's calls have one around each item.
+    A call of a generator has a scope around each item instead.
     """
     method = getattr(function, "method", function)
     name = short_name(method)

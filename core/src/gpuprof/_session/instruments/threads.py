@@ -1,6 +1,6 @@
-"""Threads: whoever joins one, or asks for the result of a call in a pool, waits for its end.
+"""Threads: joining a thread, or asking for the result of a call in a pool, waits for its end.
 
-So a wait in a helper thread is a wait of the thread that needs it.
+So a wait in a helper thread becomes a wait of the thread that needs the helper.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 from gpuprof._session.instruments.instrument import Call, Instrument, new_key, short_name
 
 THREAD = " (thread)"
-"""The end of the names of scopes around a thread, or around a call in a pool."""
+"""The suffix of the names of scopes around a thread, or around a call in a pool."""
 _KEY = "_gpuprof_key"
 _SERVICES = {"ray", "torch", "tqdm", *sys.stdlib_module_names}
-"""Packages whose own functions serve the job as long as it runs, or wait themselves."""
+"""Packages whose functions get no scope in a thread: they run as long as the job, or only wait."""
 
 
 def _key_of(waited_for: Any) -> str | None:
@@ -26,7 +26,7 @@ def _key_of(waited_for: Any) -> str | None:
 
 
 def _calling(function: Any) -> tuple[Call, str] | None:
-    """The scope of a function in a thread, and its key."""
+    """How to mark a function that runs in a thread, and the key; ``None`` to leave it unmarked."""
     while isinstance(function, functools.partial):
         # `asyncio.to_thread` calls the context of its caller
         in_context = function.args and isinstance(getattr(function.func, "__self__", None), Context)
@@ -51,7 +51,7 @@ def _install_threads(instrument: Instrument, threading: ModuleType) -> None:
     def joining(thread: Any, *_: Any, **__: Any) -> Call:
         return Call("Thread.join", "*", lambda _: None if thread.is_alive() else _key_of(thread))
 
-    # what calls `run`, which classes replace
+    # `_bootstrap_inner` calls `run`, which the job's subclasses may override
     instrument.around([threading.Thread], "_bootstrap_inner", _running)
     instrument.around([threading.Thread], "join", joining)
 
@@ -76,7 +76,7 @@ def _install_pools(instrument: Instrument, pools: ModuleType) -> None:
         return submit
 
     def getting(future: Any, *_: Any, **__: Any) -> Call | None:
-        if future.done():  # as event loops look at results
+        if future.done():  # no wait, for example when an event loop fetches a result
             return None
         return Call("Future.result", "*", lambda _: _key_of(future))
 

@@ -1,7 +1,7 @@
 """Trainers of other libraries: the callbacks of Transformers and Lightning, the parts of TRL.
 
-The library's own classes are changed, never the job's: those may be pickled with all that they
-have.
+Only the library's own classes are changed, never the job's classes: the job may pickle its classes
+with all their attributes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def _install_lightning(instrument: Instrument, module: ModuleType) -> None:
 def _mark_callbacks(
     instrument: Instrument, base: type[Any], handler: type[Any] | None = None
 ) -> None:
-    """Put a scope around the events that a callback defines, not around those that it inherits.
+    """Put a scope around each event method that a callback overrides, and around no other.
 
     Args:
-        base: of all callbacks.
-        handler: a callback itself, which calls the others.
+        base: the base class of all callbacks.
+        handler: the callback class that calls the other callbacks; it gets no scopes.
     """
     events = {name: value for name, value in vars(base).items() if name.startswith("on_")}
 
@@ -72,7 +72,7 @@ def _install_lightning_hooks(instrument: Instrument, module: ModuleType) -> None
 
 
 def _install_trl(instrument: Instrument, module: ModuleType) -> None:
-    """TRL has a context of its own for its parts, and for each reward function."""
+    """Put a scope into the context manager that TRL has around its parts and reward functions."""
     scopes: dict[int, Any] = {}
 
     def enter(original: Callable[..., Any]) -> Callable[..., Any]:

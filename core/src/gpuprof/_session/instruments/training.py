@@ -1,6 +1,6 @@
-"""torch: the parts of a training loop, which are forward, backward, the optimizer's step, saving.
+"""torch: the parts of a training loop: forward, backward, the optimizer's step, saving.
 
-The end of an optimizer's step is the end of a step of the job, where nobody marks steps.
+If the job marks no steps, the end of an optimizer's step counts as the end of a step of the job.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuprof_timing.instrument import call_linked, is_compiling
 from gpuprof._session.instruments.instrument import Call, Instrument
 
 _inside = threading.local()
-"""Whether this thread is in a module's call: only the outermost has a scope."""
+"""Whether this thread is inside the call of a module. Only the outermost call has a scope."""
 
 
 def _install_modules(instrument: Instrument, modules: ModuleType) -> None:
@@ -26,7 +26,7 @@ def _install_modules(instrument: Instrument, modules: ModuleType) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def __call__(*args: Any, **kwargs: Any) -> Any:
-            # the cheapest question first but for tracing, which must see nothing of ours
+            # `is_compiling` first, so that torch.compile sees no code of ours; then the cheapest
             if is_compiling() or hasattr(_inside, "module") or not instrument.on:
                 return original(*args, **kwargs)
             _inside.module = True
@@ -63,7 +63,7 @@ def _install_optimizers(instrument: Instrument, optimizers: ModuleType) -> None:
                 if is_compiling() or not instrument.on:
                     return torch_step(optimizer, *args, **kwargs)
                 result = instrument.call(stepping, torch_step, (optimizer, *args), kwargs)
-                # of several, as a GAN has them, the first one tells the steps
+                # with several optimizers, as in a GAN, the first one's steps count
                 if first_optimizer is None or first_optimizer() is None:
                     first_optimizer = weakref.ref(optimizer)
                 if first_optimizer() is optimizer:
@@ -74,7 +74,7 @@ def _install_optimizers(instrument: Instrument, optimizers: ModuleType) -> None:
 
         return profile_hook_step
 
-    # what torch itself puts around the `step` of each class of optimizers
+    # the wrapper that torch itself puts around the `step` of each optimizer class
     instrument.replace([optimizers.Optimizer], "profile_hook_step", make)
 
 
