@@ -1,7 +1,7 @@
-"""The end of a run: wait for profilers, bring the files home, and list them in a receipt.
+"""Ends a run: waits for profilers, brings the files home, and lists them in a receipt.
 
-A Ray job, `gpuprof run` and `gpuprof collect` end a run with these functions. They differ in how
-they look at the nodes and in what they add to the receipt.
+A Ray job, `gpuprof run` and `gpuprof collect` end a run with these functions. The three differ in
+how they reach the nodes and in what they add to the receipt.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from gpuprof._shim.safe import UnsafeFile
 from gpuprof.errors import OutputError
 
 DEADLINE = 120.0
-"""Seconds that profilers have to end after their workers."""
+"""Seconds to wait for profilers to end after their workers."""
 _PATIENCE = 10.0
-"""Seconds to wait for workers to end after their driver has died. Files of a worker that lives
-longer stay on its node."""
+"""Seconds to wait for workers to end after their driver has died. The files of workers that live
+longer stay on their nodes."""
 
 Key = tuple[str, int]
 Found = TypeVar("Found")
@@ -51,15 +51,18 @@ def wait(
     timeout: float = DEADLINE,
     pause: float = 0.05,
 ) -> Found:
-    """Read the nodes again and again until nothing runs there.
+    """Read the nodes repeatedly until nothing is running there.
 
     Args:
-        state: the first look.
-        look: settles what has ended and reads what there is; told whether to give up on profilers
-            that still run.
-        goes_on: whether to look again.
-        timeout: seconds, after which the last look gives up.
-        pause: seconds between two looks.
+        state: the result of a first call of `look`.
+        look: a function that settles ended workers and reads the nodes. Its argument says whether
+            to give up on profilers that are still running.
+        goes_on: whether, in the state that `look` returned, something is still running.
+        timeout: seconds until a last call of `look` that gives up.
+        pause: seconds between two calls of `look`.
+
+    Returns:
+        The result of the last call of `look`.
     """
     until = time.monotonic() + timeout
     while goes_on(state):
@@ -80,14 +83,17 @@ def make_receipt(
     opened: Mapping[str, Keys[int]] | None = None,
     explain: Callable[[ReceiptRow], ReceiptRow] = lambda row: row,
 ) -> Receipt:
-    """Compare what the nodes have with the plan.
+    """Make a receipt by comparing the files on the nodes with the plan.
 
     Args:
-        workers: the profiled ones.
-        faults: what is known to have gone wrong; files that cannot be read are added.
-        overhead: the line on steps; by default from what the workers have counted.
-        opened: the numbers of the windows known to have been open, by the worker's name.
-        explain: adds to a row what only the caller knows.
+        workers: the profiled workers.
+        records: the nodes' files.
+        home: the files that have come home.
+        faults: known problems. The receipt adds unreadable files and profilers' problems.
+        overhead: the line about the overhead of windows. Default: computed from the workers' step
+            times.
+        opened: the numbers of windows known to have been opened, by the worker's name.
+        explain: adds details to a row that only the caller knows.
     """
     rows: list[ReceiptRow] = []
     sentences = [
@@ -109,13 +115,13 @@ def make_receipt(
 
 
 def settle(about: RunFile, away: str, home: str) -> NodeRecord:
-    """Settle a run that has no driver any more. Runs on a node.
+    """Settle this node's part of a run without a driver. Runs on each node.
 
     Args:
-        about: the run, as it was written when it began.
-        away: the run's directory on the nodes.
-        home: the run's directory to which the files will be brought. Another one than `away` is
-            left alone, unless it belongs to `home`.
+        about: the run's ``run.json``.
+        away: the run directory on the nodes.
+        home: the run directory into which the files will be brought. If `away` is a different
+            directory and does not belong to `home`, it is left alone.
     """
     place = os.path.join(away, node_name())
     if away != home and os.path.lexists(place):
@@ -142,7 +148,7 @@ def settle(about: RunFile, away: str, home: str) -> NodeRecord:
 
 
 def finished_files(record: NodeRecord) -> NodeRecord:
-    """A node's record without the files that its living workers' profilers still write."""
+    """A node's record without reports of workers that are running or whose profilers are."""
     running = tuple(f"{start.stem}." for start in record.starts if not start.over)
     sizes = {
         name: size
@@ -155,14 +161,15 @@ def finished_files(record: NodeRecord) -> NodeRecord:
 def write_receipt(
     about: RunFile, home: Collection, settled: Iterable[NodeRecord], problems: Iterable[str]
 ) -> Receipt:
-    """Write the manifest of a run that has no driver any more.
+    """Write the manifest of a run without a driver.
 
-    Workers that never started are not in it: only the driver knew of them.
+    The manifest lacks workers that never started, because only the driver knew of them.
 
     Args:
-        home: the files that were brought.
-        settled: the nodes that answered; of others only what lies at home is read.
-        problems: on the way.
+        about: the run's ``run.json``.
+        home: the files that were brought home.
+        settled: the records of the nodes that answered. For other nodes, only files at home count.
+        problems: the problems with bringing files home.
     """
     records = {record.node: record for record in read_nodes(home.directory)}
     came_earlier = {
@@ -201,10 +208,10 @@ def write_receipt(
 
 
 def _config(about: RunFile) -> Config:
-    """The settings of a run, with programs only from this user's own configuration.
+    """The settings of a run, except that programs come only from this user's own configuration.
 
     Raises:
-        ConfigError: they are not valid.
+        ConfigError: the settings are not valid.
         OutputError: they are nested too deeply.
     """
     try:
@@ -217,9 +224,9 @@ def _config(about: RunFile) -> Config:
 
 
 def _merge(home: NodeRecord, away: NodeRecord) -> NodeRecord:
-    """A node's record, with the session files and logs that came home before.
+    """Complete a node's record `away` with the session files and logs that came home earlier.
 
-    The marks in its private directory never travel.
+    The marks in the node's private directory are never brought home, so `away` has priority.
     """
     at_home_starts = {(start.group, start.rank, start.incarnation): start for start in home.starts}
     starts = []
@@ -242,7 +249,11 @@ def _merge(home: NodeRecord, away: NodeRecord) -> NodeRecord:
 
 
 def _at_home(row: ReceiptRow, directories: Mapping[tuple[str, str], str]) -> ReceiptRow:
-    """Point a row to its file's home if the file has left its node."""
+    """Point a row to its file at home if the file came home earlier.
+
+    Args:
+        directories: the directory of each such file at home, by node and name.
+    """
     name = os.path.basename(row.file or "")
     return (
         attrs.evolve(row, file=os.path.join(directories[row.node, name], name))
@@ -252,13 +263,15 @@ def _at_home(row: ReceiptRow, directories: Mapping[tuple[str, str], str]) -> Rec
 
 
 def list_again(known: Manifest, directory: str, records: Iterable[NodeRecord]) -> int:
-    """List the files of a finished run again, as more may have come home since.
+    """List the files of a finished run again, because more may have come home since.
 
     Args:
-        records: of the nodes that have written them.
+        known: the run's manifest, whose list of files is replaced.
+        directory: the run directory, at home.
+        records: the records of the nodes on which the files were written.
 
     Returns:
-        How many files there are.
+        The number of files.
     """
     files_by_path = files_at_home(directory)
     files = manifest.entries(files_by_path, [*read_nodes(directory), *records])
@@ -267,9 +280,9 @@ def list_again(known: Manifest, directory: str, records: Iterable[NodeRecord]) -
 
 
 def files_at_home(directory: str) -> dict[tuple[str, str], Filed]:
-    """The files in a run's directory, with checksums, by node and path.
+    """The files in a run directory, with checksums, by node and path.
 
-    Leaves out what is not read to its end; see `checksum`.
+    Leaves out files that `checksum` refuses to read.
     """
     files_by_path = {}
     for record in read_nodes(directory):

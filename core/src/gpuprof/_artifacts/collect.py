@@ -1,4 +1,4 @@
-"""Bring a run's files home, from the nodes or a staging directory: in chunks, with checksums."""
+"""Brings a run's files home from the nodes or a staging directory, in chunks and with checksums."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from gpuprof.backend import naming
 from gpuprof.errors import OutputError
 
 CHUNK = 16 * 2**20
-"""Bytes per message when a file travels."""
+"""Bytes per message when a file is brought home."""
 LONG = 900.0
-"""Seconds that a node may take for all of its files: to import reports and compute checksums."""
+"""Seconds that a node may take to import reports and compute the checksums of all its files."""
 _ATTEMPTS = 2
 _TOKEN = ".gpuprof-home"
 
@@ -52,13 +52,16 @@ class Nodes(Protocol):
         """Call a function on the node of this name.
 
         Raises:
-            OutputError: it is gone.
+            OutputError: the node is gone.
         """
 
     def stream(
         self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]
     ) -> Iterator[Result]:
-        """The results on one node, in order; few of them are held at once."""
+        """Call a function on one node with each of the arguments.
+
+        Yields the results in order, and holds only a few of them in memory at once.
+        """
 
 
 class ThisNode:
@@ -82,19 +85,19 @@ class ThisNode:
 
 
 class Collection:
-    """The files of one run that have come home, and those still to come.
+    """The files of one run that have come home, and those still on their nodes.
 
     Args:
-        nodes: where they are.
-        away: the run's directory there.
-        home: the run's directory here, which exists.
-        enabled: whether files are to be moved at all.
-        owner: the run's directory as the nodes' directories name it; by default `home`. Nothing is
-            moved out of a directory that belongs elsewhere.
+        nodes: the nodes that have the files.
+        away: the run directory on the nodes.
+        home: the run directory here, which must exist.
+        enabled: whether to move files at all.
+        owner: the run directory that the owner files on the nodes must name. Default: `home`. No
+            file is moved out of a directory with another owner.
 
     Attributes:
         directory: `home`.
-        filed: what has come home, by node and path there.
+        filed: the files that have come home, by node and path on that node.
     """
 
     def __init__(
@@ -112,23 +115,24 @@ class Collection:
         self._kept: list[tuple[str, str]] = []
 
     def every(self, seconds: float, records: Callable[[], list[NodeRecord]]) -> None:
-        """Start a thread that brings finished reports home until `stop`.
+        """Start a thread that brings finished reports home until `stop` is called.
 
         Args:
-            records: reads what the nodes have.
+            seconds: the pause between two rounds.
+            records: a function that reads the nodes' records.
         """
         threading.Thread(
             target=self._repeat, args=(seconds, records), name="gpuprof-collect", daemon=True
         ).start()
 
     def stop(self) -> None:
-        """Stop the thread of `every`, after the file that it is copying."""
+        """Stop the thread of `every` once it has copied its current file."""
         self._stopped.set()
         with self._lock:
             pass
 
     def add_sizes(self, record: NodeRecord) -> NodeRecord:
-        """Add the files that have left a node to its record."""
+        """Add the sizes of files that came home from a node to the node's record."""
         sizes = {
             os.path.basename(path): file.size
             for (node, path), file in self.filed.items()
@@ -142,11 +146,12 @@ class Collection:
         finished_only: bool = False,
         progress: Progress | None = None,
     ) -> list[str]:
-        """Move files home; remove each on its node once it is whole here.
+        """Move files home. Each is removed from its node once it is complete here.
 
         Args:
-            finished_only: only reports that are complete.
-            progress: called with the number of bytes of each chunk.
+            records: the records of the nodes that have the files.
+            finished_only: move only complete reports.
+            progress: called with the size of each chunk in bytes.
 
         Returns:
             A sentence for each file that could not be moved.
@@ -170,7 +175,7 @@ class Collection:
                         _temporary(name)
                         or (record.node, os.path.join(record.directory, name)) in self.filed
                     ):
-                        continue  # it came home during the run, and is in the record, too
+                        continue  # it came home during the run, but is still in the record
                     if finished_only and self._stopped.is_set():
                         return problems
                     try:
@@ -186,7 +191,7 @@ class Collection:
         return problems
 
     def at_home(self, rows: Iterable[ReceiptRow]) -> list[ReceiptRow]:
-        """Rows of a receipt with the places where the files are now."""
+        """Rows of a receipt with the paths of the files that have come home."""
         return [
             attrs.evolve(row, file=self.filed[row.node, row.file].file)
             if row.file and (row.node, row.file) in self.filed
@@ -208,7 +213,7 @@ class Collection:
         partial = os.path.join(directory, f".{name}.partial")
         for attempt in range(1, _ATTEMPTS + 1):
             original = self._nodes.on(record.node, _measure, source, self._owner)
-            calls = (  # not more than was measured: a ledger may still grow
+            calls = (  # only the measured bytes, because a ledger may still grow
                 (source, self._owner, offset, min(CHUNK, original.size - offset))
                 for offset in range(0, original.size, CHUNK)
             )
@@ -256,9 +261,7 @@ class Collection:
 def _token(home: str) -> str:
     """The mark in a run's directory by which nodes recognize a shared file system.
 
-    The first process creates it for all.
-
-    The first process makes it for all.
+    The first process creates the mark for all.
     """
     mark = os.path.join(home, _TOKEN)
     own = f"{mark}.{secrets.token_hex(8)}.tmp"
@@ -302,7 +305,10 @@ def _temporary(name: str) -> bool:
 
 
 def _holds(directory: str, token: str) -> tuple[str, bool]:
-    """Run on a node: its name, and whether it shares the home directory's file system."""
+    """Get a node's name, and whether it shares the home directory's file system.
+
+    Runs on that node.
+    """
     try:
         return node_name(), read_bytes(os.path.join(directory, _TOKEN), 64).decode() == token
     except (OSError, ValueError):
@@ -311,7 +317,7 @@ def _holds(directory: str, token: str) -> tuple[str, bool]:
 
 @contextlib.contextmanager
 def _owned(path: str, owner: str) -> Iterator[int]:
-    """Run on a node: the directory of a file, if its files may be brought to `owner`."""
+    """Open the directory of a file on its node, if the directory's files belong to `owner`."""
     handle = open_owned(os.path.dirname(path), owner)
     try:
         yield handle
@@ -337,7 +343,8 @@ def _write(path: str, chunks: Iterable[bytes], mode: int, progress: Progress) ->
     """Write chunks to a file. Returns its size and SHA-256.
 
     Args:
-        mode: its permissions, once it is whole.
+        mode: the file's permissions once it is complete.
+        progress: called with the size of each chunk in bytes.
     """
     with open(create(path, 0o600), "wb") as file:
 

@@ -18,7 +18,7 @@ _LISTED = 5
 
 @attrs.frozen
 class Ended:
-    """A start whose process ended without writing its last state."""
+    """A start of a worker whose process ended without writing its last state."""
 
     start: Start
     node: str
@@ -26,12 +26,13 @@ class Ended:
 
 
 def ended_early(records: Iterable[NodeRecord]) -> list[Ended]:
-    """Starts whose processes ended early.
+    """The starts of workers whose processes ended early.
 
-    Look before the run's own end ends workers.
+    Call this before the end of the run ends any workers.
 
     Args:
-        records: of all nodes, each read there, as only a node knows its processes.
+        records: the records of all nodes. Each must have been read on its node, because only a node
+            can see its processes.
     """
     records = list(records)
     last: dict[str, int] = {}
@@ -46,11 +47,11 @@ def ended_early(records: Iterable[NodeRecord]) -> list[Ended]:
 
 
 def entries(directory: str, early_ends: Iterable[Ended], driver: str = "Runner") -> list[EarlyEnd]:
-    """The early ends as the manifest has them.
+    """The manifest's entries for early ends.
 
     Args:
-        directory: the run's, where their ledgers are by now.
-        driver: the name of the ledger that has the steps.
+        directory: the run directory, which must hold the workers' ledgers by now.
+        driver: the name of the ledger with the driver's steps.
     """
     return [
         {
@@ -86,7 +87,7 @@ last seconds may be missing
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first of some names, and the number of the others."""
+    """The first `_LISTED` names, and how many more there are."""
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return f"{', '.join(names[:_LISTED])}{more}"
 
@@ -95,7 +96,7 @@ def last_step(ledger: Ledger, steps_of: Ledger) -> int | None:
     """The last step that had begun at the time of a ledger's last record.
 
     Args:
-        steps_of: whose steps are meant: the driver's, or its own.
+        steps_of: the ledger with the steps: the driver's, or the same one.
     """
     moment = ledger.last + ledger.offset - steps_of.offset
     numbers = [step.number for step in steps_of.steps() if step.start <= moment]
@@ -107,7 +108,7 @@ def _last_step_of(directory: Path, early_end: Ended, driver: str) -> int | None:
     try:
         run_ledgers = [ledgers.read(place / f"{early_end.start.stem}{SUFFIX}")]
         run_ledgers += [ledgers.read(path) for path in directory.glob(f"*/{driver}{SUFFIX}")]
-    except OutputError:  # none was kept
+    except OutputError:  # no ledger was written, or it cannot be read
         return None
     ledgers.align(run_ledgers)
     return last_step(

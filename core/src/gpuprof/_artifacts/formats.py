@@ -1,6 +1,6 @@
-"""The JSON files of a run: their types, and reading one.
+"""The types of a run's JSON files, and functions that read them.
 
-Workers and their shims write files too: see `SessionFile` and `ToolStatus`.
+For the files that workers and shims write, see `SessionFile` and `ToolStatus`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,22 @@ SETTLED_VERSION = 2
 MANIFEST_VERSION = 3
 
 LARGEST_MANIFEST = 512 * 2**20
-"""Bytes: rows and files of 10,000 workers take a tenth of it."""
+"""Most bytes of a manifest. The rows and files of 10,000 workers take a tenth of this."""
 _LARGEST_NUMBER = 2**53
-"""No size, process id or time in a file comes near it."""
+"""Limit of numbers in a file. Real sizes, process ids and times are far smaller."""
 
 File = TypeVar("File")
 FileState = Literal["complete", "incomplete", "missing"]
 
 
 class Process(TypedDict):
-    """A process, told from later ones with the same id and from those of other containers."""
+    """A process's identity, distinct from later processes with its id and from other containers'.
+
+    Args:
+        place: the host and container; see `gpuprof._shim.processes.place`.
+        pid: the process id.
+        start: the start time; see `gpuprof._shim.processes.process_start`.
+    """
 
     place: str
     pid: int
@@ -41,7 +47,7 @@ class RankProcess(Process):
 
     Args:
         size: how many ranks the launch has.
-        over: whether the rank has ended, for nodes that cannot see its process.
+        over: whether the rank has ended, recorded for nodes that cannot see its process.
     """
 
     version: int
@@ -54,12 +60,13 @@ class RunFile(TypedDict):
     """``run.json``: a run, written when it begins.
 
     Args:
-        begun: seconds since the epoch.
-        directory: the run's own, where its files come home. A copy of the run lies elsewhere.
-        working_dir: where workers write on their nodes.
+        begun: when the run began, in seconds since the epoch.
+        directory: the original run directory, into which the files are brought home. If the run is
+            copied or moved, this does not change.
+        working_dir: the directory to which workers write on their nodes.
         config: the settings, without secrets.
-        driver: the process that the run lasts as long as; ``None`` under ``gpuprof run``.
-        environment: what the process that began the run runs on and with.
+        driver: the driver, with which the run ends; ``None`` under ``gpuprof run``.
+        environment: the hardware and software of the process that began the run.
         gpuprof: the version of gpuprof.
         commit: the git commit of the working directory; ``None`` without one.
     """
@@ -81,9 +88,9 @@ class Settled(TypedDict):
     """``<group>-<rank>.start-<incarnation>.settled``: the reports of a profiler that has ended.
 
     Args:
-        files: the reports, by window number.
-        problems: why others could not be recovered.
-        windows: those that were captured.
+        files: the paths of the reports, by window number.
+        problems: why other reports could not be recovered.
+        windows: the captured windows.
     """
 
     version: int
@@ -97,7 +104,7 @@ class RowEntry(TypedDict):
 
     Args:
         cause: the name of a `Reason`.
-        reason: the cause and its details as people read them.
+        reason: the cause and its details, in a sentence.
     """
 
     worker: str
@@ -121,12 +128,12 @@ class ReceiptEntry(TypedDict):
 
 
 class EarlyEnd(TypedDict):
-    """A worker whose process ended before the run did, without writing what it still knew.
+    """A worker whose process ended before the run did, without writing its last state.
 
     Args:
         worker: ``<group>-<rank>``.
-        incarnation: its start.
-        step: in which its ledger ends; ``None`` if that is not known.
+        incarnation: which start of the worker it was.
+        step: the step in which the worker's ledger ends; ``None`` if that is not known.
         restarted: whether the worker was started again.
     """
 
@@ -150,7 +157,7 @@ class WorkerEntry(TypedDict):
 
 
 class AboutFile(TypedDict, total=False):
-    """The worker that wrote a file, and for a report its window."""
+    """The worker that wrote a file; for a report, also its window."""
 
     group: str
     rank: int
@@ -174,15 +181,15 @@ class FileEntry(AboutFile):
 
 
 class Setup(TypedDict):
-    """What two runs must have in common to be compared. Masks secrets as ``run.json`` does.
+    """The setup that two runs must have in common to be compared.
 
     Args:
-        config: the settings.
-        commit: the git commit of the driver's working directory, or of the first rank's.
-        versions: of ``gpuprof``, ``python``, ``torch``, ``ray``, the GPUs' ``driver`` and the
-            ``profiler``: all that the run's processes had, in order.
-        nodes: the workers on each node, by its name.
-        gpus: the names of each node's GPUs.
+        config: the settings, without secrets.
+        commit: the git commit of the working directory of the driver, or of the first rank.
+        versions: the sorted versions, over all processes of the run, of ``gpuprof``, ``python``,
+            ``torch``, ``ray``, the GPUs' ``driver`` and the ``profiler``.
+        nodes: the names of the workers on each node, by the node's name.
+        gpus: the names of each node's GPUs, by the node's name.
     """
 
     backend: str
@@ -206,11 +213,12 @@ class Manifest(_ManifestOfLeftovers, total=False):
     """``manifest.json``: how a run ended.
 
     Args:
-        workers: the plan; absent where ``gpuprof collect`` finished the run without it.
-        ended_early: workers that were killed or crashed; absent where the driver died, as its
-            workers then end with it.
-        ended_by_job: workers that the job itself ended before the run did, as with `ray.kill`;
-            absent without a driver, as nobody else knows them from crashed ones.
+        workers: the plan; absent if ``gpuprof collect`` finished the run without knowing the plan.
+        ended_early: workers that were killed or crashed; absent if the driver died, because its
+            workers then die with it.
+        ended_by_job: workers that the job itself ended before the run's end, for example with
+            `ray.kill`; absent without a driver, because only a driver can tell them from crashed
+            workers.
     """
 
     workers: list[WorkerEntry]
@@ -222,11 +230,12 @@ def load(path: str | Path, most: int = LARGEST) -> dict[str, Any]:
     """Load one of a run's files without checking its content.
 
     Args:
-        most: bytes of the file.
+        most: the largest size of the file in bytes.
 
     Raises:
-        FileNotFoundError: there is none.
-        OutputError: it cannot be read, is not a regular file, is too large, or is no JSON mapping.
+        FileNotFoundError: the file does not exist.
+        OutputError: it cannot be read, is not a regular file, is too large, or is not a JSON
+            mapping.
     """
     try:
         data = load_json(path, most)
@@ -245,7 +254,7 @@ def check(path: str | Path, data: dict[str, Any], kind: type[File], version: int
     """Check the version of a loaded file, then its types.
 
     Raises:
-        OutputError: with the path and what is wrong.
+        OutputError: the version or a type is wrong; the message has the path and the problem.
     """
     if data.get("version") != version:
         raise OutputError(
@@ -263,15 +272,15 @@ def read(path: str | Path, kind: type[File], version: int) -> File:
     """Read and check one of a run's files.
 
     Raises:
-        FileNotFoundError: there is none.
-        OutputError: it cannot be read, is damaged, or of another version; with its path and what is
-            wrong.
+        FileNotFoundError: the file does not exist.
+        OutputError: it cannot be read, is damaged, or has another version; the message has the path
+            and the problem.
     """
     return check(path, load(path), kind, version)
 
 
 class _FileChecker(Checker):
-    """Also rejects values that no file of a run has, so that readers need not expect them."""
+    """Also rejects values that gpuprof never writes, so that readers need not expect them."""
 
     def fits(self, value: Any, kind: Any) -> bool:
         """Whether a value is of this type."""

@@ -1,4 +1,4 @@
-"""`manifest.json`: every file of a run, where it is, what it holds, and its checksum."""
+"""`manifest.json`, which lists every file of a run with its path, content and checksum."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _BLOCK = 2**20
 
 @attrs.frozen
 class Filed:
-    """A whole file.
+    """A complete file.
 
     Args:
         file: its path.
-        size: bytes.
-        sha256: of its content, in hexadecimal.
+        size: its size in bytes.
+        sha256: the SHA-256 of its content, in hexadecimal.
         mode: its permissions.
     """
 
@@ -45,14 +45,14 @@ class Filed:
 
 
 def checksum(path: str, dir_fd: int | None = None) -> Filed:
-    """Read a file.
+    """Read a file to compute its checksum.
 
     Args:
-        dir_fd: the directory that the file is in; by default `path` is used as it is.
+        dir_fd: the open directory that the file is in, in place of the directory in `path`.
 
     Raises:
-        OSError: it cannot be read.
-        UnsafeFile: it is not a regular file, or little but a hole.
+        OSError: the file cannot be read.
+        UnsafeFile: it is not a regular file, or has too large holes.
     """
     name = path if dir_fd is None else os.path.basename(path)
     with open(open_regular(name, dir_fd), "rb") as file:
@@ -64,7 +64,7 @@ def checksum(path: str, dir_fd: int | None = None) -> Filed:
 def measure(
     chunks: Iterable[bytes], take: Callable[[bytes], object] = lambda chunk: None
 ) -> tuple[int, str]:
-    """The size and SHA-256 of a file that comes in chunks.
+    """The size and SHA-256 of a file that is read in chunks.
 
     Args:
         take: called with each chunk.
@@ -80,11 +80,11 @@ def measure(
 def entries(
     filed: Mapping[tuple[str, str], Filed], records: Iterable[NodeRecord]
 ) -> list[FileEntry]:
-    """List each file: where it is, and for reports what they hold.
+    """The manifest's entries for files, with the windows of each report.
 
     Args:
-        filed: by the name of the node that has written it and the path there.
-        records: what the nodes say of their workers, windows and tools.
+        filed: the files, by the name of the node on which each was written and its path there.
+        records: the nodes' records of their workers, windows and tools.
     """
     about_files: dict[tuple[str, str], AboutFile] = {}
     for record in records:
@@ -111,7 +111,7 @@ def _worker(start: Start) -> AboutFile:
 
 
 def reports(start: Start) -> Iterator[tuple[AboutFile, Sequence[str]]]:
-    """Each window of a start, and its files."""
+    """Each window of a start of a worker, and the window's files."""
     entries = start.windows
     if start.session is None and start.settled is not None:
         entries = start.settled["windows"]
@@ -132,11 +132,11 @@ def reports(start: Start) -> Iterator[tuple[AboutFile, Sequence[str]]]:
 
 
 def setup(beginning: RunFile, records: Iterable[NodeRecord]) -> Setup:
-    """What the run and each of its workers ran on and with.
+    """The hardware, software and settings of the run and its workers.
 
     Args:
         beginning: ``run.json``.
-        records: what the nodes say of their workers and tools.
+        records: the nodes' records of their workers and tools.
     """
     versions: dict[str, set[str]] = {"gpuprof": {beginning["gpuprof"]}, "profiler": set()}
     nodes: dict[str, set[str]] = {}
@@ -179,7 +179,7 @@ def write(
     """Write the manifest of a run.
 
     Args:
-        setup: what the run ran on and with.
+        setup: the run's hardware, software and settings.
         workers: the plan, if it is known.
         ended_early: workers that were killed or crashed, if that is known.
         ended_by_job: workers that the job itself ended, if that is known.

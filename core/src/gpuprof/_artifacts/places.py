@@ -1,4 +1,4 @@
-"""Which run, worker and windows a report belongs to."""
+"""Finds out to which run, worker and windows a report belongs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuprof._artifacts.formats import AboutFile
 from gpuprof._artifacts.records import read_nodes
 
 Name = tuple[str, str]
-"""A file's node and its name there."""
+"""The node of a file, and the file's name on it."""
 
 
 @attrs.define
@@ -25,10 +25,12 @@ class Place:
         group: the worker group.
         rank: the rank in its group.
         windows: the labels of the windows that the report holds.
-        first_step: of those windows; -1 for the worker's whole life.
-        seconds: how long they recorded, together; ``None`` if that is not known of each.
-        opened: when the first opened, in seconds since the epoch; ``-inf`` if it is not known.
-        closed: when the last closed; ``inf`` if it is not known.
+        first_step: the first step of these windows; -1 for the worker's whole life.
+        seconds: how long the windows recorded in total; ``None`` if that is unknown for any.
+        opened: when the first window opened, in seconds since the epoch; ``-inf`` if that is
+            unknown for any.
+        closed: when the last window closed, in seconds since the epoch; ``inf`` if that is unknown
+            for any.
     """
 
     run: str
@@ -56,10 +58,10 @@ class Place:
 
 
 def places(directory: Path) -> dict[Name, Place]:
-    """The reports of a run with known windows, by node and name.
+    """The places of a run's reports with known windows, by the report's node and name.
 
     Args:
-        directory: of the run, wherever it is now.
+        directory: the run directory, which may have been moved.
     """
     about = runs.about(directory)
     if about is None:
@@ -79,11 +81,11 @@ def places(directory: Path) -> dict[Name, Place]:
                     add((record.node, os.path.basename(file)), window)
     if about.manifest is None:
         return place_of
-    # what the nodes knew when the run ended, and did not send home
+    # The manifest also has what was known on the nodes at the run's end but did not come home.
     for entry in about.manifest["files"]:
         if {"window", "group", "rank"} <= entry.keys():
             add((entry["node"], os.path.basename(entry["file"])), entry)
-    for row in about.manifest["receipt"]["rows"]:  # a report of several windows has several
+    for row in about.manifest["receipt"]["rows"]:  # one for each window of a report
         window_of_row = windows.get((row["node"], row["worker"], row["window"]))
         if row["file"] and window_of_row is not None:
             add((row["node"], os.path.basename(row["file"])), window_of_row)
@@ -91,6 +93,6 @@ def places(directory: Path) -> dict[Name, Place]:
 
 
 def run_around(directory: Path) -> Path | None:
-    """The run's directory that is, or contains, a directory."""
+    """The run directory that contains the given directory, or is that directory; else ``None``."""
     parents = (directory.absolute(), *directory.absolute().parents)
     return next((parent for parent in parents if runs.about(parent)), None)

@@ -1,4 +1,4 @@
-"""The receipt: what was expected, what is there, what is missing and why."""
+"""The receipt: which reports were expected, which exist, which are missing, and why."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class ReceiptRow:
     Args:
         worker: ``<group>-<rank>``.
         window: the window's label.
-        file: absolute on its node, or ``None`` where none could be expected.
-        size: bytes.
-        state: of the file.
-        cause: why it is not complete, or holds more than the window.
-        detail: what is known beyond the cause.
-        planned: the file as the plan has it, the same for windows that share one; empty where the
-            plan has none.
+        file: the file's absolute path on its node; ``None`` if none could be expected.
+        size: the file's size in bytes.
+        state: the file's state.
+        cause: why the file is not complete, or holds more than the window.
+        detail: further details of the cause.
+        planned: the file's name in the plan, the same for windows that share a file; empty if the
+            plan has no file for the window.
     """
 
     worker: str
@@ -42,7 +42,7 @@ class ReceiptRow:
 
     @property
     def reason(self) -> str:
-        """The cause and the detail as people read them; empty if all is well."""
+        """The cause and the detail in a sentence; empty if there is no cause."""
         return self.cause.text(self.detail)
 
     def add_detail(self, detail: str) -> ReceiptRow:
@@ -50,7 +50,7 @@ class ReceiptRow:
         return attrs.evolve(self, detail="; ".join(filter(None, (self.detail, detail))))
 
     def to_dict(self) -> RowEntry:
-        """The row in types that JSON has."""
+        """The row as a mapping for JSON."""
         return {
             "worker": self.worker,
             "node": self.node,
@@ -66,14 +66,14 @@ class ReceiptRow:
 
 @attrs.frozen
 class Receipt:
-    """What was expected, what is there, and what is missing and why.
+    """Which reports were expected, which exist, which are missing, and why.
 
     Args:
         rows: one for each worker, window and restart.
-        directory: of the run.
-        faults: what went wrong beside missing files.
-        overhead: how much longer steps took inside windows, in one line; empty where there is
-            nothing to compare.
+        directory: the run directory; ``None`` if nothing was profiled.
+        faults: problems other than missing files, one sentence each.
+        overhead: how much longer steps took inside windows, in one line; empty if there is nothing
+            to compare.
     """
 
     rows: tuple[ReceiptRow, ...]
@@ -83,12 +83,12 @@ class Receipt:
 
     @property
     def complete(self) -> bool:
-        """Whether every expected file is there."""
+        """Whether every expected file exists and is complete."""
         return all(row.state == "complete" for row in self.rows)
 
     @property
     def total(self) -> str:
-        """How many reports there are, and where, in one line."""
+        """How many reports are complete, their size and their directory, in one line."""
         complete_rows = [row for row in self.rows if row.state == "complete"]
         if not self.rows:
             return f"{counted(0, 0)}, in {self.directory}"
@@ -97,11 +97,11 @@ class Receipt:
         return f"{counted(*count(self.to_dict()['rows']))}, {size} in total, in {self.directory}"
 
     def table(self, all_rows: bool = False, width: int | None = None, hint: str = "") -> str:
-        """The receipt as text. Beyond 20 rows only what is not complete, unless `all_rows`.
+        """The receipt as text. With more than 20 rows, only incomplete ones, unless `all_rows`.
 
         Args:
-            width: at most as many columns, 0 for any number; by default the terminal's, or 80.
-            hint: how to see whole paths; below the table if one was shortened.
+            width: the largest width in columns; 0 for no limit. Default: the terminal's, or 80.
+            hint: how to see full paths; printed below the table if a path was shortened.
         """
         if self.directory is None:
             return "Nothing was profiled."
@@ -137,7 +137,7 @@ class Receipt:
         return "" if file is None else os.path.relpath(file, self.directory)
 
     def to_dict(self) -> ReceiptEntry:
-        """The receipt in types that JSON has."""
+        """The receipt as a mapping for JSON."""
         return {
             "rows": [row.to_dict() for row in self.rows],
             "directory": self.directory,
@@ -149,10 +149,10 @@ class Receipt:
 def count(rows: Sequence[RowEntry]) -> tuple[int, int]:
     """Count the expected reports and the complete ones.
 
-    A report of several windows is complete when it has them all.
+    A report of several windows is complete when it holds all of them.
 
     Args:
-        rows: of a receipt, as it is written.
+        rows: the rows of a receipt, as in the manifest.
     """
     files = {
         (row["worker"], row["planned"]): (row["node"], row["file"])
@@ -170,7 +170,7 @@ def count(rows: Sequence[RowEntry]) -> tuple[int, int]:
 
 
 def how_far(step: int | None) -> str:
-    """The last step that a process with its own steps has finished, as a sentence's end."""
+    """The end of a sentence about the last step that a process with its own steps finished."""
     return (
         "no step of `with gpuprof.step(n)` has ended"
         if step is None
@@ -190,7 +190,7 @@ def counted(expected: int, complete: int) -> str:
 
 
 def size_text(size: int) -> str:
-    """Bytes, for people.
+    """A size in bytes as text, in a suitable unit.
 
     >>> size_text(0), size_text(135014), size_text(3 * 2**20)
     ('0 B', '131.8 KiB', '3.0 MiB')

@@ -1,4 +1,4 @@
-"""Compares what the nodes have of a run with the plan."""
+"""Compares the files of a run on its nodes with the plan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def receipt_rows(
     """Make the rows of one worker: one for each window, and for each restart that captured it.
 
     Args:
-        opened: the numbers of the windows known to have been open, whatever the worker's file says.
+        opened: the numbers of windows known to have been opened, even if the worker's session file
+            does not list them.
     """
     worker = plan.worker
     if not any(
@@ -55,7 +56,7 @@ def receipt_rows(
     rows = []
     for window in worker.windows:
         file = plan.files.get(window.number, "")
-        # The starts that captured the window count; if none did, the last one tells why.
+        # One row for each start that captured the window; if none did, the last start tells why.
         captures = [
             (start, record) for start, record in starts if window in captured_windows(worker, start)
         ]
@@ -76,7 +77,7 @@ def _opened_rows(
     hooks: Hooks,
     failed: bool = False,
 ) -> Iterator[ReceiptRow]:
-    """A row for each opened window and each reached limit; `failed`: for failed windows, too."""
+    """A row for each opened window and each reached limit; with `failed`, failed windows, too."""
     for start, record in starts:
         for window in captured_windows(plan.worker, start, failed):
             yield _row(plan, start, record, window, hooks)
@@ -122,7 +123,7 @@ def _row(
     files = files or (session_entry["files"] if session_entry else None)
     file = None
     if files:
-        # where it is found: the run's directory may have been moved or copied
+        # prefer the path where the file is found: the run directory may have been moved or copied
         name_here = os.path.basename(files[0])
         file = os.path.join(record.directory, name_here) if name_here in record.sizes else files[0]
     elif window in windows:
@@ -198,7 +199,7 @@ def _missing(name: str, node: str, label: str, why: Why) -> ReceiptRow:
 
 
 def _holds_more(worker: Worker, window: Window, file: str) -> Reason:
-    """Whether a file holds the whole process instead of one window."""
+    """`Reason.WHOLE_PROCESS` if a file holds the whole process instead of one window, or `NONE`."""
     whole = worker.final_stem(Window(1, None, None))
     # a template without the step gives both the same name
     if window.start is None or whole == worker.final_stem(window):
@@ -235,7 +236,7 @@ def _why_missing(start: Start, window: WindowEntry | None, plan: PlannedWorker) 
     if window is None and start.process is not None and plan.worker.lifetime:
         return Reason.STILL_RUNS, _scratch_of(start)
     if window is None and start.session is None and plan.worker.lifetime and plan.wrapped:
-        return Reason.LEFT_NO_FILE, _exit_code_of(start)  # its command needs no session
+        return Reason.LEFT_NO_FILE, _exit_code_of(start)  # a lifetime profile needs no session
     if window is None:
         return Reason.NEVER_OPENED if start.session else Reason.NEVER_USED, ""
     if window["state"] in BUSY and start.process is not None:
@@ -248,7 +249,7 @@ def _why_missing(start: Start, window: WindowEntry | None, plan: PlannedWorker) 
 
 
 def _scratch_of(start: Start) -> str:
-    """Where the unfinished report is."""
+    """A sentence that says where the unfinished report is; empty without one."""
     scratch = start.tool["scratch"] if start.tool else ""
     return f"the unfinished report is in {scratch}" if scratch else ""
 

@@ -1,4 +1,4 @@
-"""List the runs in an output directory, read about them, and remove them."""
+"""Begins, lists, finds and removes the runs in an output directory, and reads their states."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ class Run:
     """One run.
 
     Args:
-        name: its id.
-        directory: absolute.
-        begun: seconds since the epoch.
+        name: the run's id.
+        directory: the run directory's absolute path.
+        begun: when the run began, in seconds since the epoch.
         backend: the profiler's name.
-        reports: how many were expected, and how many of them are complete; ``None`` before there is
-            a receipt.
-        size: bytes in its directory.
-        goes_on: whether it has not ended yet; ``None`` if that is not known.
-        ended_early: the workers that were killed or crashed.
-        faults: its files that cannot be read, and why.
+        reports: the numbers of expected reports and of complete ones; ``None`` before there is a
+            receipt.
+        size: the size of the run directory in bytes.
+        goes_on: whether the run is still going on; ``None`` if that is not known.
+        ended_early: the names of the workers that were killed or crashed.
+        faults: a message for each file of the run that cannot be read.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Run:
 
     @property
     def state(self) -> str:
-        """How it ended, and which of its files cannot be read."""
+        """How the run ended, and which of its files cannot be read."""
         receipt = [] if self.reports is None else [counted(*self.reports)]
         if self.goes_on or not receipt:
             receipt.insert(0, _WITHOUT_RECEIPT[self.goes_on])
@@ -83,13 +83,14 @@ class Run:
 
 @attrs.frozen
 class About:
-    """What a run's directory says about the run.
+    """What the two files in a run directory say about the run.
 
     Args:
-        run: its id.
-        beginning: ``run.json``, if it can be read.
-        manifest: ``manifest.json``, if the run has one.
-        faults: the files that cannot be read, and why.
+        directory: the run directory.
+        run: the run's id.
+        beginning: ``run.json``; ``None`` if it is missing or cannot be read.
+        manifest: ``manifest.json``; ``None`` if it is missing or cannot be read.
+        faults: a message for each of the two that cannot be read.
     """
 
     directory: str
@@ -105,12 +106,12 @@ class About:
 
     @property
     def ended_early(self) -> list[EarlyEnd] | None:
-        """The workers that were killed or crashed; ``None`` if the run has not noted that."""
+        """The workers that were killed or crashed; ``None`` if the manifest does not say."""
         return self.manifest.get("ended_early") if self.manifest else None
 
     @property
     def ended_by_job(self) -> list[EarlyEnd]:
-        """The workers that the job itself ended before the run did, as far as that is known."""
+        """The workers that the job itself ended before the run's end, as far as they are known."""
         return self.manifest.get("ended_by_job", []) if self.manifest else []
 
     @property
@@ -120,23 +121,23 @@ class About:
 
     @property
     def launched(self) -> bool:
-        """Whether `gpuprof run` started it, so that no driver knows all of its workers."""
+        """Whether `gpuprof run` started the run, so that no driver knows all of its workers."""
         return self.beginning is not None and self.beginning["driver"] is None
 
     def goes_on(self) -> bool | None:
-        """Whether the run has not ended yet; ``None`` if that cannot be told from here."""
+        """Whether the run is still going on; ``None`` if that cannot be told from here."""
         if self.finalized:
             return False
         if self.beginning is not None and self.beginning["driver"] is not None:
             lives = alive.process_lives(self.beginning["driver"])
         else:
             lives = alive.ranks_live(alive.read_ranks(self.directory)[0])
-        # Collected: as far as can be told it has ended.
+        # A run that has been collected has ended, as far as can be told.
         return False if lives is None and self.manifest is not None else lives
 
 
 class NoPlace(OutputError):
-    """A run has nowhere to write, through no fault of a key: the job goes on without profiling."""
+    """A run has nowhere to write, but no key is wrong: the job goes on without profiling."""
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the quota, `ulimit -f`
@@ -144,11 +145,11 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # the disk, the quota, `ulimi
 
 @contextlib.contextmanager
 def beginning(config: Config) -> Iterator[None]:
-    """Turn file-system errors at the start of a run into ours.
+    """Turn file-system errors at the start of a run into gpuprof's errors.
 
     Raises:
-        NoPlace: there is no room, or nobody has chosen the directory.
-        OutputError: the output directory cannot be written.
+        NoPlace: the disk is full, or the default output directory cannot be written.
+        OutputError: the output directory that the user has chosen cannot be written.
     """
     try:
         yield
@@ -169,15 +170,15 @@ def beginning(config: Config) -> Iterator[None]:
 
 
 def begin(directory: str, run: str, config: Config, driven: bool = False) -> RunFile:
-    """Make a run's directory, and write ``run.json``.
+    """Make a run directory, and write ``run.json``.
 
-    So others can list the run, and finish it if its driver dies.
+    With that file, other processes can list the run, and finish it if its driver dies.
 
     Args:
-        driven: whether the run lasts as long as this process.
+        driven: whether this process is the run's driver, so that the run ends with it.
 
     Returns:
-        What it holds.
+        The content of ``run.json``.
 
     Raises:
         ConfigError: a run of this name exists.
@@ -212,7 +213,7 @@ def join(directory: str, run: str, config: Config, restarted: bool) -> None:
         restarted: whether the launcher has started this rank before.
 
     Raises:
-        ConfigError: the name is of a run that has ended, or of another kind of run.
+        ConfigError: a run of this name has ended, or was not started by `gpuprof run`.
         OSError: the directory cannot be written.
     """
     try:
@@ -237,16 +238,17 @@ def _taken(directory: str, run: str) -> ConfigError:
 
 
 def about(directory: str | Path) -> About | None:
-    """Read what a directory says about its run; ``None`` if it is not the directory of a run.
+    """Read the two files about a run in its directory; ``None`` if it is not a run directory.
 
-    The run's name tells: a stranger's ``run.json`` has another one, or none.
+    A run directory has the run's name, so a foreign ``run.json`` with another name, or without one,
+    does not count.
     """
     info, is_run = _about(directory)
     return info if is_run else None
 
 
 def _about(directory: str | Path) -> tuple[About, bool]:
-    """As `about`, and whether the directory is a run's."""
+    """The same as `about`, but never ``None``; and whether the directory is a run directory."""
     info = About(str(directory), os.path.basename(os.path.abspath(directory)))
     is_run = False
     for name in (_BEGUN, _ENDED):
@@ -270,7 +272,7 @@ def _about(directory: str | Path) -> tuple[About, bool]:
 
 
 def records(info: About) -> list[NodeRecord]:
-    """What the run's processes wrote to its directory, and to this node's staging directory."""
+    """Read the nodes' files in the run directory and in the staging directory on this node."""
     output_dir, name = os.path.split(os.path.abspath(info.directory))
     working_dir = info.beginning["working_dir"] if info.beginning else output_dir
     places = dict.fromkeys(os.path.join(parent, name) for parent in (output_dir, working_dir))
@@ -278,7 +280,7 @@ def records(info: About) -> list[NodeRecord]:
 
 
 def unreadable(output_dir: str) -> list[str]:
-    """A sentence for each directory that may be a run's, but whose files cannot be read."""
+    """A sentence for each unreadable file in a directory that may be a run directory."""
     faults: list[str] = []
     for path in _directories(output_dir):
         info, is_run = _about(path)
@@ -287,7 +289,7 @@ def unreadable(output_dir: str) -> list[str]:
 
 
 def runs(output_dir: str) -> list[Run]:
-    """The runs in a directory, the oldest first; anything else there is skipped."""
+    """The runs in an output directory, oldest first. Skips anything else in that directory."""
     listing = []
     for path in _directories(output_dir):
         info = about(path)
@@ -322,9 +324,9 @@ def find(output_dir: str, name: str = LATEST) -> str:
     """Find the directory of a run.
 
     Args:
-        output_dir: where the runs are.
-        name: the run's; or `LATEST`, which passes over runs whose start was refused: they have left
-            nothing.
+        output_dir: the directory of the runs.
+        name: the run's name; or `LATEST` for the newest run that has files of a node. A run whose
+            start was refused has none.
 
     Raises:
         ConfigError: there is no such run.
@@ -349,7 +351,7 @@ def find(output_dir: str, name: str = LATEST) -> str:
 
 
 def hint(name: str, names: Iterable[str]) -> str:
-    """The run that a misspelt or shortened name means, or how to list them.
+    """A hint at the run that a misspelt or shortened name means, or at how to list all runs.
 
     >>> hint("20261122-1712", ["20261122-171223-53240f", "20261123-080000-ab12cd"])
     "did you mean '20261122-171223-53240f'?"
@@ -363,7 +365,7 @@ def hint(name: str, names: Iterable[str]) -> str:
 
 
 def _has_begun(directory: str) -> bool:
-    """Whether a node has written into a run's directory."""
+    """Whether a node has written into a run directory."""
     return any(path.name[0] != "." for path in _directories(directory))
 
 
@@ -373,10 +375,10 @@ def _directories(output_dir: str) -> list[Path]:
 
 
 def remove(run: Run) -> None:
-    """Remove a run's directory.
+    """Remove a run directory.
 
     Raises:
-        OutputError: the directory is no run's, or cannot be removed.
+        OutputError: the directory is not a run directory, or cannot be removed.
     """
     if about(run.directory) is None:
         raise OutputError(f"{run.directory!r} is not a run directory; left alone")

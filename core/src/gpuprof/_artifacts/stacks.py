@@ -1,6 +1,6 @@
-"""Reads what the threads of a process were seen to run.
+"""Reads the sampled stacks of a process's threads.
 
-The files are written by `gpuprof._session.stacks`; docs/explanation/ledger.md describes them.
+`gpuprof._session.stacks` writes the files; docs/explanation/ledger.md describes them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Function:
     """A Python function.
 
     Args:
-        function: its name, with those of the classes and functions around it.
+        function: its qualified name, which includes the enclosing classes and functions.
         module: its module's name; empty if it has none.
-        file: the path of its source, or what stands for it.
+        file: the path of its source, or a placeholder such as ``<string>``.
     """
 
     function: str
@@ -44,7 +44,7 @@ class Function:
 
     @property
     def full_name(self) -> str:
-        """As people call it: that of a script has no module."""
+        """The function's name after its module's; without a module for a function of a script."""
         if self.module in ("", "__main__"):
             return self.function
         return f"{self.module}.{self.function}"
@@ -52,15 +52,16 @@ class Function:
 
 @attrs.frozen(eq=False)
 class Stacks:
-    """What the threads of a process were seen to run.
+    """The sampled stacks of a process's threads.
 
     Args:
-        functions: by number; number 0 is unknown.
-        stacks: by number, of `STACK`: the caller's stack, the innermost function and its line.
-            Number 0 is no stack, or one too many.
-        samples: stretches in which a thread was seen in one stack and place, of `SAMPLE`: place and
-            track are those of the ledger, place 0 is outside; how many samples saw it, and
-            nanoseconds on the ledger's line of time.
+        functions: the functions by number; number 0 is unknown.
+        stacks: the stacks by number, an array of `STACK`: the number of the caller's stack, the
+            innermost function and its line. Number 0 is the empty stack, and stands for stacks
+            beyond the limit.
+        samples: the stretches during which all samples of a thread saw the same stack and place, an
+            array of `SAMPLE`. Places and tracks are numbered as in the ledger; place 0 is outside
+            all scopes. ``samples`` counts the samples; times are nanoseconds as in the ledger.
     """
 
     functions: list[Function]
@@ -72,7 +73,7 @@ def read(ledger: Ledger) -> Stacks | None:
     """Read the samples of a process; ``None`` if it was not sampled.
 
     Args:
-        ledger: the process's, from `gpuprof._artifacts.ledger.ledgers`.
+        ledger: the process's ledger, as read by `gpuprof._artifacts.ledger.ledgers`.
 
     Raises:
         OutputError: the file is damaged, or cannot be read.
@@ -106,7 +107,10 @@ def read(ledger: Ledger) -> Stacks | None:
 
 
 def _check(path: Path, ledger: Ledger, read: Stacks) -> None:
-    """Refuse what no process writes, so that no analysis has to expect it."""
+    """Refuse stacks and samples that no process writes, so that no analysis has to expect them.
+
+    Samples at a place or on a track that the ledger lacks get number 0 instead.
+    """
     stacks, samples = read.stacks, read.samples
     for what, valid in (
         ("a stack inside a later one", stacks["caller"][1:] < np.arange(1, len(stacks))),
@@ -118,6 +122,6 @@ def _check(path: Path, ledger: Ledger, read: Stacks) -> None:
     ):
         if not valid.all():
             raise OutputError(f"{path}: ignored: damaged: {what}")
-    # a killed process may have written less of its ledger
+    # a killed process may have written fewer places and tracks to its ledger
     samples["place"][samples["place"] >= len(ledger.places)] = 0
     samples["track"][samples["track"] >= len(ledger.tracks)] = 0
