@@ -30,31 +30,34 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LEVEL = 0.95
-"""Of intervals."""
+"""The confidence level of intervals."""
 USUAL_SPREAD = 0.015
-"""The standard deviation of equal runs, relative, as long as fewer than `MEASURED` are known."""
+"""The relative standard deviation of equal runs, assumed while fewer than `MEASURED` are known."""
 RANKS_SPREAD = 0.01
-"""The same of a rank's time to the other ranks'. What slows a whole run is not in it."""
+"""`USUAL_SPREAD` for a rank's time relative to the other ranks'. It is smaller, because what slows
+a whole run slows all ranks."""
 WAITED_SPREAD = 3.0
-"""The same of runs whose threads wait for a processor, to the square of the share of time that they
-wait. A little is alike in each run: ranks that leave a barrier together wait for each other."""
+"""The relative standard deviation of runs whose threads wait for a processor, divided by the square
+of the share of time that they wait. A little waiting is alike in each run: ranks that leave a
+barrier together wait for each other."""
 RANKS_WAITED_SPREAD = 0.5
-"""The same of a rank's time to the other ranks': who waits more is chance in each step anew."""
+"""`WAITED_SPREAD` for a rank's time relative to the other ranks'. It is smaller, because which rank
+waits more changes by chance from step to step."""
 MEASURED = 3
-"""From so many runs on their own spread counts."""
+"""Number of runs from which their own spread counts."""
 _TAKEN = 0.9
-"""How often a change is to be found that counts as one that would be found."""
+"""How often runs must find a change of some size, for it to count as one that they can find."""
 _WORTH = 4.0
-"""As many runs the usual spread is worth beside the measured one."""
+"""Number of runs that the usual spread counts as, in addition to the measured ones."""
 _DRAWS = 200
 _SEED = 20
 _LARGEST_CORRELATION = 0.97
 _FEWEST = 8
-"""Steps, to tell how alike they are."""
+"""Number of steps from which to tell how alike they are."""
 _WANDERING = 0.9
-"""The correlation of a step with the next one in the speed of a rank, where that wanders."""
+"""The correlation of a wandering rank's speed in a step with its speed in the next step."""
 _SHARES = np.array([[0.0], [0.2], [0.5], [1.0]])
-"""Of the variance between steps, what may come from wandering."""
+"""Shares of the variance between steps that may come from wandering."""
 
 
 @attrs.frozen
@@ -62,9 +65,9 @@ class Figure:
     """A typical time of a run's steps.
 
     Args:
-        seconds: the median of the steps that have it, times their share of all steps.
-        error: the standard error of its logarithm.
-        steps: how many have it.
+        seconds: the median of the steps with any such time, times their share of all steps.
+        error: the standard error of the logarithm of `seconds`.
+        steps: how many steps have any such time.
         effective: how many independent steps would tell as much.
     """
 
@@ -78,9 +81,9 @@ def figure(values: Floats, lasting: float = 0.0, wandering: float = 1.0) -> Figu
     """The typical time.
 
     Args:
-        values: seconds of each step; 0 for one that does not have it.
-        lasting: a standard error that more steps would not make smaller, relative.
-        wandering: the least `_inflation`, as all ranks of the group tell.
+        values: seconds of each step; 0 for a step without any.
+        lasting: a relative standard error that more steps would not reduce.
+        wandering: the least `_inflation`, estimated from all ranks of the group.
     """
     times = values[values > 0]
     count, share = len(times), len(times) / max(1, len(values))
@@ -102,10 +105,10 @@ def wandering(ranks: Iterable[Floats]) -> float:
     """By how much wandering speeds inflate the variance of a mean: see `_inflation`.
 
     Each share of wandering is as likely as the spectra of all ranks make it (Whittle's likelihood).
-    A spectrum has no frequency 0, so that it does not matter that the mean is estimated, too.
+    The spectra leave out frequency 0, so that estimating the mean does not affect them.
 
     Args:
-        ranks: of each rank of a group the seconds of each step; 0 for one that does not have it.
+        ranks: for each rank of a group, the seconds of each step; 0 for a step without any.
     """
     orders = [_orders(values[values > 0]) for values in ranks]
     orders = [order for order in orders if len(order) >= _FEWEST and order.any()]
@@ -127,14 +130,14 @@ def wandering(ranks: Iterable[Floats]) -> float:
 
 
 def _orders(values: Floats) -> Floats:
-    """The place of each value among all by size, from their middle; equal ones share theirs."""
+    """The rank of each value by size, counted from the middle; equal values share a rank."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     middles: Floats = np.cumsum(counts) - (counts + len(values)) / 2
     return middles[place]
 
 
 def _correlation(values: Floats) -> float:
-    """Of each value with the next one, by ranks, and corrected for the mean's being estimated."""
+    """The rank correlation of each value with the next one, corrected for an estimated mean."""
     count = len(values)
     ranks = _orders(values)
     if count < _FEWEST or not ranks.any():
@@ -144,7 +147,7 @@ def _correlation(values: Floats) -> float:
 
 
 def _inflation(correlation: float, length: float) -> float:
-    """By how much the variance of a mean over so many steps exceeds that of independent ones."""
+    """The variance of a mean over so many correlated steps, divided by that of independent ones."""
     whole: float = (1 + correlation) / (1 - correlation)
     beyond: float = (
         2 * correlation * (1 - math.pow(correlation, length)) / (length * (1 - correlation) ** 2)
@@ -153,7 +156,7 @@ def _inflation(correlation: float, length: float) -> float:
 
 
 def _block_length(correlation: float, count: int) -> int:
-    """Long enough for what steps remember, short enough to have several blocks."""
+    """A block length that covers the steps' correlation, and still leaves several blocks."""
     length = math.pow(2 * correlation / (1 - correlation**2), 2 / 3) * math.pow(count, 1 / 3)
     return max(1, min(count // 4, math.ceil(length)))
 
@@ -173,12 +176,12 @@ class Change:
     """A typical time in one or more runs compared with another's.
 
     Args:
-        before: seconds per step; of several runs the geometric mean.
-        after: the same.
-        ratio: after to before; ``nan`` unless both have it.
+        before: seconds per step; the geometric mean of several runs.
+        after: likewise.
+        ratio: `after` divided by `before`; ``nan`` unless both have any such time.
         low: the lower end of the ratio's interval.
         high: the upper end.
-        finds: the least ratio that these runs would tell from chance nine times in ten.
+        finds: the smallest ratio that these runs would tell from chance nine times in ten.
     """
 
     before: float
@@ -204,12 +207,12 @@ def compare(
     """Compare two sets of runs.
 
     Args:
-        before: a figure of each run that has it.
-        after: the same.
-        chances: how many figures are looked at, of which one that stands out decides. The interval
-            is so much more cautious.
-        usual: the standard deviation of equal runs, as long as it is not measured.
-        pool: both sides of other figures, whose equal runs differ as much.
+        before: a figure of each run.
+        after: likewise.
+        chances: how many figures are compared, if any one that stands out decides. The interval is
+            widened accordingly.
+        usual: the relative standard deviation to assume for equal runs while it is not measured.
+        pool: both sides of all figures that are assumed to differ equally between equal runs.
     """
     sides = [[f for f in side if f.seconds > 0] for side in (before, after)]
     centres = [float(np.mean([math.log(f.seconds) for f in side])) for side in sides if side]
@@ -243,14 +246,14 @@ def compare(
 
 
 def _spread(figures: Sequence[Sequence[Sequence[Figure]]], usual: float) -> tuple[float, float]:
-    """The variance between equal runs beyond that within them, and its degrees of freedom.
+    """The variance between equal runs beyond that within each run, and its degrees of freedom.
 
-    The usual one is worth some runs. From three runs on theirs counts with it, so that three runs
-    that happen to agree do not promise that all do.
+    The usual variance counts as several runs. From three runs on, their own variance is averaged
+    with it. So three runs that happen to agree do not imply that all runs do.
 
     Args:
-        figures: both sides of each that differs as much between runs.
-        usual: a standard deviation.
+        figures: both sides of all figures that are assumed to differ equally between runs.
+        usual: the usual standard deviation, relative.
     """
     total, worth = usual**2 * _WORTH, _WORTH
     for side in chain.from_iterable(figures):

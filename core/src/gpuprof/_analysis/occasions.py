@@ -1,4 +1,4 @@
-"""Steps that take longer for one reason: what only few of them or few ranks have, and pauses."""
+"""Steps that take longer for one reason: work that only few steps or few ranks do, or a pause."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ Floats = NDArray[np.float64]
 _SLOW = 1.5
 """How many times the median a step must take to be slow."""
 _OF_A_SLOW_STEP = 0.6
-"""Of what a slow step takes longer, what one place must have to be its reason."""
+"""Share of a slow step's excess that one place must have to be the reason."""
 _ALIKE = 0.8
-"""Of what one rank takes longer in a slow step, from which another one takes as much longer."""
+"""Share of a rank's excess in a slow step, from which another rank's excess counts as equal."""
 _STANDS_OUT = 3.0
-"""How many times what the next rank's pauses cost."""
+"""How many times as much as the next pauses in order of cost pauses must cost to stand out."""
 _MOST_SLOW = 200
 _REGULAR = 0.8
-"""Of the steps between two occasions, how many must be alike for a period."""
+"""Share of the distances between successive steps of an occasion that must be equal for a period.
+"""
 
 
 @attrs.frozen(eq=False)
@@ -36,12 +37,12 @@ class Occasion:
 
     Args:
         rows: positions in `Loop.usual`.
-        processes: whose; the one with most of it first.
-        places: where, or `OUTSIDE` of all scopes; those inside the first one.
-        cost: nanoseconds in all of them.
-        more: of a pause, nanoseconds above its usual time, by step; ``None`` where the place is in
-            these steps only.
-        mostly: the place with most of it, if that is not the first one.
+        processes: the processes that cause it, the one with most of its time first.
+        places: the place where they do, or `OUTSIDE` of all scopes, followed by those inside it.
+        cost: nanoseconds in all these steps together.
+        more: for a pause, nanoseconds above the usual time, by step; ``None`` where the place
+            occurs in these steps only.
+        mostly: the place with most of its time, if that is not the first one.
     """
 
     rows: list[int]
@@ -53,11 +54,11 @@ class Occasion:
 
     @property
     def worst(self) -> int:
-        """The place that most of it is in."""
+        """The place with most of its time."""
         return self.places[0] if self.mostly is None else self.mostly
 
     def is_usual(self, record: Loop) -> bool:
-        """Whether it is in most steps."""
+        """Whether it occurs in most steps."""
         return 2 * len(self.rows) > len(record.usual)
 
     def is_of_most(self, record: Loop) -> bool:
@@ -73,11 +74,11 @@ class Occasion:
         return not self.is_usual(record) and self.is_of_most(record)
 
     def numbers(self, record: Loop) -> list[int]:
-        """The numbers of its steps."""
+        """The numbers of the steps in which it occurs."""
         return [record.run.steps[record.usual[row]].number for row in self.rows]
 
     def period(self, record: Loop) -> int | None:
-        """After how many steps it comes again, if that is nearly always the same."""
+        """Its period in steps, if that is nearly constant."""
         gaps = np.diff(self.numbers(record))
         if len(gaps) < 2:
             return None
@@ -97,13 +98,14 @@ class Occasions:
         rows, processes, places, own = _worked(record)
         self._worked = rows, processes, places, own
         self.rare = self._rare()
-        """What is in at most half of the steps, or of the ranks, such as a checkpoint."""
+        """Occasions in at most half of the steps, or on at most half of the ranks of a group, such
+        as a checkpoint."""
         # an occasion in most steps explains none of them
         rare_rows = {
             row for occasion in self.rare if not occasion.is_usual(record) for row in occasion.rows
         }
         self.pauses = self._paused(rare_rows)
-        """The most expensive first."""
+        """Pauses, the most expensive first."""
 
     def _rare(self) -> list[Occasion]:
         run, (rows, processes, places, own) = self._record.run, self._worked
@@ -135,7 +137,7 @@ class Occasions:
         return occasions
 
     def _of_few(self) -> NDArray[np.bool_]:
-        """The places that at most half of the ranks of a group have, and all the others wait."""
+        """The places that at most half of the ranks of a group enter while all the others wait."""
         record, (_, processes, places, _) = self._record, self._worked
         run, size = record.run, len(record.run.processes)
         codes, steps = np.unique(places * size + processes, return_counts=True)
@@ -156,10 +158,10 @@ class Occasions:
         return few
 
     def _paused(self, rare_rows: set[int]) -> list[Occasion]:
-        """Steps that take much longer than most, by the place of a process that made them so.
+        """Steps that take much longer than most, grouped by the process and place that cause it.
 
         Args:
-            rare_rows: steps that are explained already.
+            rare_rows: the rows of steps that are explained already.
         """
         record, (rows, processes, places, own) = self._record, self._worked
         durations, run = record.durations, record.run
@@ -196,7 +198,7 @@ class Occasions:
 
 
 def _that_stand_out(occasions: list[Occasion]) -> list[Occasion]:
-    """Any rank of a busy machine pauses: one or two must pause for much longer than the next."""
+    """The one or two occasions that cost much more than the next: on a busy machine, all pause."""
     costs = [*(occasion.cost for occasion in occasions), 0.0]
     sizes = range(1, min(2, len(occasions)) + 1)
     few = [size for size in sizes if costs[size - 1] >= _STANDS_OUT * costs[size]]
@@ -206,8 +208,8 @@ def _that_stand_out(occasions: list[Occasion]) -> list[Occasion]:
 def _worked(record: Loop) -> tuple[Integers, Integers, Integers, Floats]:
     """The rows of `Run.sums` with work: row of `usual`, process, place, nanoseconds.
 
-    And the time outside of all scopes, the last place, of the driver, or of ranks that mark their
-    own steps: nobody calls them.
+    Includes the time that the driver, or ranks that mark their own steps, spend outside of all
+    scopes: nobody calls these processes. Its place is numbered after all others.
     """
     run = record.run
     places = run.sums["place"].astype(np.int64)
@@ -233,5 +235,5 @@ def _worked(record: Loop) -> tuple[Integers, Integers, Integers, Floats]:
 
 
 def _place(run: Run, number: int) -> int:
-    """A place of `_worked` as others number it."""
+    """The usual number of a place of `_worked`, which numbers `OUTSIDE` as the last place."""
     return OUTSIDE if number == len(run.places) else number

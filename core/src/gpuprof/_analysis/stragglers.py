@@ -34,68 +34,71 @@ from gpuprof._artifacts.ledger import RELEASES, WAITS
 Floats = NDArray[np.float64]
 
 CERTAIN = 0.01
-"""The probability of chance, corrected, below which somebody is named."""
+"""The corrected probability of chance below which a straggler is named."""
 LEAST_SHARE = 0.03
-"""Of a step, by how much a straggler must exceed the others' median, and the slowest of them in the
-steps in which it is slower, to be named."""
+"""Share of a step by which a straggler must exceed the others' median to be named. It must exceed
+the slowest of the others by as much, counting only the steps in which the straggler is slower."""
 _LEAST_RANKS = 4
-"""From which on half of the ranks may have another part."""
+"""Number of ranks from which half of them may have another part in the job."""
 _BY_TURNS = 1.4
-"""Twice the share of the steps in which a rank may be the slowest one, if ranks are by turns."""
+"""Twice the largest share of the steps in which one rank may be the slowest, if ranks are slow by
+turns."""
 _MANY_RANKS = 5
-"""From which on the longest times tell whether each step has one."""
+"""Number of ranks from which `imbalanced` looks at how the longest times spread over the steps."""
 _SURE = 3.5
-"""Standard deviations by which more steps must have one than by chance."""
+"""Standard deviations by which more steps must have a longest time than by chance."""
 _AGAIN = 0.05
-"""The probability of chance, below which the step before has the same slowest rank too often."""
+"""The probability of chance below which successive steps have the same slowest rank too often."""
 _STEADY = 1.8
-"""Of a few ranks, how many standard deviations of itself the slowest one's lead must be: of work
-that varies by chance, about one."""
+"""With few ranks, how many of its standard deviations the slowest rank's mean lead must be. If work
+varies by chance, it is about one."""
 _BY_TIME = 0.2
-"""Of what a rank takes longer, the most that it may with the others' number of calls, if it only
-makes more of them."""
+"""Share of a rank's excess that may remain at the others' number of calls, if the rank only makes
+more calls."""
 _DRIFT = 1.2
-"""How many times the first quarter of the steps the last one must be, each to the other ranks."""
+"""How many times as slow as in the first quarter of the steps a rank must be in the last quarter,
+each relative to the other ranks."""
 _RISING = 0.8
 """Spearman's correlation with the step, from which a rank gets slower."""
 _LEAST_ODD = 7
-"""Odd number of ranks from which on nearly half of them count as half: not yet two of five."""
+"""Odd number of ranks from which nearly half of them count as half: two of five do not."""
 _MOST_RANKS = 8
-"""Of a set. To tell which ones are slow, more would need more steps than there are."""
+"""Ranks in a set. To tell which ranks are slow, larger sets would need more steps than there are.
+"""
 _NEARLY_ALL = 0.8
-"""Of what a set costs, from which a smaller one stands for it."""
+"""Share of what a set costs, from which a smaller set replaces it."""
 LEAST_STEPS = 8
 """Steps below which nobody is named."""
 ALL = -2
-"""As a place: all scopes of a rank together."""
+"""The place that stands for all scopes of a rank together."""
 BEFORE = -3
-"""As a place: before the first scope of a step."""
+"""The place that stands for the time before the first scope of a step."""
 _ALIKE = 0.5
-"""Of the largest excess on a node, what each worker there must have if it is the node."""
+"""Share of the largest excess on a node that each worker there must have if the node is slow."""
 
 Kind = Literal["rank", "node", "late start", "drift", "imbalance"]
 
 
 @attrs.define(eq=False)
 class Straggler:
-    """Ranks or a node that are slower than the others at a place: first a hypothesis of many.
+    """Ranks or a node that are slower than the others at a place; a hypothesis until tested.
 
     Args:
         kind: ``rank``; ``node``: all workers on it; ``late start``: it begins its steps late;
             ``drift``: it gets slower; ``imbalance``: ranks that may be slow, or have another part
             than the others.
-        group: its group; that with the largest excess for a node.
-        names: of the workers, the slowest first, or of the node.
+        group: its group; for a node, the group with the largest excess.
+        names: the names of the workers, the slowest first, or of the node.
         processes: positions in `Run.processes`.
         place: where they lose most: a position in `Run.places`, `ALL` or `BEFORE`.
         slowest: in how many steps it was the slowest.
-        steps: how many were looked at.
-        probability: that chance does this; of what `find` returns, corrected for the number of
-            ranks and places.
-        own: nanoseconds of the slowest of them, by step.
-        others: the median of the others.
-        most: the slowest of the others.
-        alone: whether no other worker on its node could be compared, so that it may be the node.
+        steps: how many steps were examined.
+        probability: the probability of this by chance; in what `find` returns, corrected for the
+            number of ranks and places.
+        own: nanoseconds by step of the slowest of its ranks.
+        others: nanoseconds by step, the median of the other ranks.
+        most: nanoseconds by step of the slowest of the other ranks.
+        alone: whether no other worker on its node could be compared, so that the node may be slow.
     """
 
     kind: Kind
@@ -113,17 +116,17 @@ class Straggler:
 
     @property
     def excess(self) -> float:
-        """Nanoseconds a step above the median of the others."""
+        """Nanoseconds per step above the median of the others."""
         return self._a_step(self.own - self.others)
 
     @property
     def gain(self) -> float:
-        """Nanoseconds a step above the slowest of the others: what nobody else costs."""
+        """Nanoseconds per step above the slowest of the others: the cost that no other rank has."""
         return self._a_step((self.own - self.most).clip(0))
 
     @property
     def ratio(self) -> float:
-        """Its time to the median of the others."""
+        """Its time divided by the median of the others."""
         others = float(self.others.mean())
         return float(self.own.mean()) / others if others > 0 else math.inf
 
@@ -134,9 +137,9 @@ class Straggler:
         return float(self.own[:quarter].mean()), float(self.own[-quarter:].mean())
 
     def to_capture(self, usual: Sequence[int]) -> list[int]:
-        """The positions of two steps that show it, and do not disturb each other.
+        """The positions of two steps to capture, far enough apart not to disturb each other.
 
-        The most typical ones, as what happened once will not be there when they are captured.
+        They are the most typical steps, as what happened once will not happen again in a capture.
         """
         differences = self.own - self.others
         untypical = np.abs(differences - np.median(differences))
@@ -173,10 +176,10 @@ def find(run: Run) -> list[Straggler]:
 
 
 def members(run: Run, group: str) -> dict[str, list[Process]]:
-    """The processes of each rank of a group, as a rank that was restarted has several.
+    """The processes of each rank of a group: several if the rank was restarted.
 
-    Without ranks that were killed, which did nothing in later steps, and those whose scopes were
-    switched off: neither is a measure for others.
+    Leaves out ranks that were killed, which did nothing in later steps, and ranks whose scopes were
+    switched off. The others cannot be compared with either.
     """
     unknown = run.gone | run.untimed
     return {
@@ -189,7 +192,7 @@ def members(run: Run, group: str) -> dict[str, list[Process]]:
 def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats:
     """Nanoseconds of work in a place itself, by step and rank. A wait for data counts as work.
 
-    A place that may wait for others does not: who takes longer there may be the one that waits.
+    Time in a place that may wait for others is 0: a rank that takes longer there may be waiting.
     """
     if run.may_wait[place]:
         return np.zeros((len(run.steps), len(ranks)))
@@ -250,9 +253,9 @@ def _of_group(
 def _only_calls_more(
     run: Run, slow: Straggler | None, ranks: Sequence[Sequence[Process]], places: Sequence[int]
 ) -> bool:
-    """Whether ranks take longer at some places only as they run more often, each call as fast.
+    """Whether ranks take longer at some places only because they make more calls, each as fast.
 
-    As where ranks run freely, and another one is slow.
+    This happens where ranks run freely and another rank is slow.
     """
     if slow is None or slow.kind != "rank":
         return False
@@ -271,7 +274,7 @@ def _only_calls_more(
 def _doing(times: Floats) -> NDArray[np.int64]:
     """The ranks that do something at a place in most steps.
 
-    What only some do, such as the first, is their part and no slowness.
+    Work that only some ranks do, such as the first one, is their part in the job, not slowness.
     """
     return np.flatnonzero((times > 0).mean(axis=0) > 0.5)
 
@@ -295,7 +298,7 @@ def _places_of(run: Run, group: str) -> list[int]:
 
 
 def common_places(run: Run, group: str) -> list[int]:
-    """Those in which any of them may have been in most of the steps that count."""
+    """The places that the workers of a group may have entered in most of the steps that count."""
     numbers = [process.number for process in run.groups[group]]
     counts = np.bincount(run.sums["place"][np.isin(run.sums["process"], numbers)])
     places: list[int] = np.flatnonzero(2 * counts > len(run.usual)).tolist()
@@ -305,9 +308,10 @@ def common_places(run: Run, group: str) -> list[int]:
 def _delays(run: Run, ranks: Sequence[Sequence[Process]], call_times: _Called) -> Floats:
     """Nanoseconds from a step's beginning to the first scope of each rank in it.
 
-    Where ranks mark their own steps, it is their own: nobody calls them late. Where another worker
-    calls a rank, it is from the call on: what the caller has done before is the caller's. Where a
-    call takes the results of others, it is from their end on.
+    If ranks mark their own steps, each delay begins with the rank's own step: nobody calls such
+    ranks late. If another worker calls a rank, the delay begins with the call, because the time
+    before it is the caller's. If the call takes results of other calls, the delay begins when these
+    have ended.
     """
     delays = np.zeros((len(run.steps), len(ranks)))
     for column, rank in enumerate(ranks):
@@ -324,7 +328,7 @@ def _delays(run: Run, ranks: Sequence[Sequence[Process]], call_times: _Called) -
 
 
 class _Called:
-    """When calls could begin: since a worker called, and since their arguments were there.
+    """When calls could begin: once a worker had called, and once their arguments were ready.
 
     Args:
         run: the run.
@@ -366,9 +370,10 @@ class _Called:
         )
 
     def before(self, process: Process, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Since when the calls that begin at these times could; the earliest time if unknown.
+        """When the calls that begin at these times could have begun; the earliest time if unknown.
 
-        Where no call of the driver is known, either, nobody can say that they are late.
+        If the driver's calls are unknown, too, nothing shows whether such a call is late: then it
+        could not have begun earlier.
         """
         never = starts if self._blind else np.full(len(starts), np.iinfo(np.int64).min)
         links = process.ledger.links
@@ -394,7 +399,7 @@ def _joined(
 def _firsts(
     keys: NDArray[np.uint64], times: NDArray[np.int64], last: bool = False
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Each key once, in order, with its first time or its last."""
+    """Each key once, in order, with its first time, or its last time if `last`."""
     order = np.argsort(-times if last else times, kind="stable")
     unique_keys, at = np.unique(keys[order], return_index=True)
     return unique_keys, times[order][at]
@@ -408,14 +413,14 @@ def _tested(
     processes: Sequence[tuple[int, ...]],
     place: int,
 ) -> Straggler | None:
-    """The smallest set of columns that costs most of what any set does, as a hypothesis."""
+    """The smallest set of columns that costs nearly as much as any set, as a hypothesis."""
     count = times.shape[1]
     usual_times = np.median(times, axis=0) if kind == "late start" else times.mean(axis=0)
     order = np.argsort(-usual_times, kind="stable")
     falling = usual_times[order]
     sets = []
     for size in range(1, max(1, min(count // 2, _MOST_RANKS if kind == "rank" else 1)) + 1):
-        # ranks that are called one after the other, or one by the other, all begin apart
+        # if ranks are called in turn, or call each other in turn, all of them begin apart
         if kind == "late start" and falling[0] - falling[1] <= falling[1] - falling[-1]:
             continue
         # ranks that differ by as much among themselves as from the next one are no set
@@ -436,7 +441,7 @@ def _tested(
     gains = [candidate.gain for candidate in sets]
     chosen = sets[next(at for at, gain in enumerate(gains) if gain >= _NEARLY_ALL * max(gains))]
     size = len(chosen.names)
-    # what resembles the step before is who wins, not by how much: all ranks may get slower
+    # correlate who is the slowest, not by how much: all ranks may get slower together
     share = odds.independent_share((chosen.own > chosen.most).astype(float))
     chance = odds.tail(chosen.slowest * share, chosen.steps * share, size / count)
     chosen.probability = min(1.0, chance * math.comb(count, size))
@@ -451,7 +456,7 @@ def _by_role(
     place: int,
     parts: Sequence[frozenset[int]],
 ) -> Straggler | None:
-    """The ranks that are slow; or those that have more to do, or are slow, if none can tell."""
+    """The ranks that are slow; or, if times cannot tell, those that are slow or have more to do."""
     suspicion = _tested(times, "rank", group, names, processes, place)
     count = times.shape[1]
     order = np.argsort(-times.mean(axis=0), kind="stable")
@@ -508,7 +513,7 @@ def _drifting(
 
 
 def _settled(run: Run, candidates: Sequence[Straggler], usual: Sequence[int]) -> list[Straggler]:
-    """One straggler for each rank, set or node: the place where it loses most stands for others."""
+    """One straggler for each rank, set of ranks or node, at the place where it loses most."""
     parts = [set(candidate.processes) for candidate in candidates if candidate.kind == "imbalance"]
     by_nodes = [
         candidate
@@ -543,7 +548,10 @@ def _settled(run: Run, candidates: Sequence[Straggler], usual: Sequence[int]) ->
 
 
 def _tells(run: Run, suspicion: Straggler, numbers: Sequence[int]) -> bool:
-    """Whether it is the node, as workers with another part are slow there, too."""
+    """Whether a suspicion shows that the node with these processes is slow.
+
+    Ranks that may have another part in the job show it only if another group is slow there, too.
+    """
     return (
         suspicion.kind != "imbalance"
         or len({run.processes[number].group for number in numbers}) > 1
@@ -551,10 +559,10 @@ def _tells(run: Run, suspicion: Straggler, numbers: Sequence[int]) -> bool:
 
 
 def _reported(candidates: Iterable[Straggler]) -> list[Straggler]:
-    """The suspicions that are reported of each worker.
+    """The suspicions to report for each worker.
 
-    It may be slow and late: that costs more and has another remedy. A smaller delay may well come
-    from its being slow before.
+    A worker may be both slow and late. Its delay is reported, too, if that costs more, as it has
+    another remedy. A smaller delay may be a consequence of the slowness.
     """
     waiting = sorted(candidates, key=lambda candidate: -candidate.gain)
     late = [candidate for candidate in waiting if candidate.kind == "late start"]
@@ -575,10 +583,10 @@ def _reported(candidates: Iterable[Straggler]) -> list[Straggler]:
 
 
 def _best(candidates: Sequence[Straggler]) -> Straggler:
-    """Which of the suspicions of a worker, in order of gain, says most."""
+    """The most informative of a worker's suspicions, which are given in order of gain."""
     whole = max(candidate.excess for candidate in candidates)
     for candidate in candidates:
-        # if it gets slower, that says more than that it is slow
+        # a drift says more than slowness
         if candidate.kind == "drift" and candidate.excess >= 0.5 * whole:
             return candidate
     # one scope says more than all scopes together
@@ -591,7 +599,7 @@ def _best(candidates: Sequence[Straggler]) -> Straggler:
 
 
 def _located(run: Run, suspicion: Straggler, usual: Sequence[int]) -> Straggler:
-    """The same at one place, where that has most of it."""
+    """The suspicion at a single place, if one place has most of the excess."""
     if suspicion.place != ALL:
         return suspicion
     return attrs.evolve(suspicion, place=_worst_place(run, suspicion, usual))
@@ -617,7 +625,7 @@ def _worst_place(run: Run, suspicion: Straggler, usual: Sequence[int]) -> int:
 
 
 def _work_ratios(run: Run, node: str, usual: Sequence[int]) -> dict[tuple[str, str], float]:
-    """Work of each worker on a node to the median of its group's workers on other nodes."""
+    """Each worker's work on a node, divided by the median of its group's workers on other nodes."""
     ratios = {}
     for group in run.groups:
         workers = members(run, group)
@@ -667,10 +675,11 @@ def _has_company(run: Run, suspicion: Straggler) -> bool:
 
 
 def imbalanced(run: Run, group: str, place: int) -> bool:
-    """Whether in most steps one rank is much slower at a place, and another one each time.
+    """Whether in most steps one rank is much slower at a place, and a different one each time.
 
-    The slowest of many equal ranks is slow by chance. But then the longest times, as many as there
-    are steps, fall into any of them, and some steps have several; else nearly each step has one.
+    In each step, some rank is the slowest by chance. So take the longest times of the run, as many
+    as there are steps. By chance, some steps have several of these times and others have none. If
+    ranks are slow by turns, nearly every step has one.
     """
     ranks = list(members(run, group).values())
     times = own_time(run, place, ranks)[run.usual]
