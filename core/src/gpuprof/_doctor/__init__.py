@@ -1,1 +1,1 @@
-"""Checks by trying it whether this machine can profile."""
+"""Checks whether this machine can profile, by trying to."""

@@ -24,7 +24,7 @@ _EVERYONE = Names(("all",))
 
 
 Trying = Callable[[str], object]
-"""Progress callback: gets the name of the next check."""
+"""A progress callback, which is called with the name of the next check."""
 
 
 def examine(
@@ -35,11 +35,11 @@ def examine(
     Takes some seconds and leaves nothing behind.
 
     Args:
-        config: its backend is checked with the options of each group. Without a configuration,
-            every installed backend is.
-        limit: seconds that Ray gives a worker to start. ``None``: this machine's setting, if Ray is
-            installed.
-        trying: is told what comes next.
+        config: the configuration. Its backend is checked with the options of each group. With
+            `DISABLED`, when the user gives none, every installed backend is checked.
+        limit: seconds that Ray gives a worker to start. ``None`` means this machine's setting, if
+            Ray is installed.
+        trying: called with the name of each check before it begins.
     """
     trying("directories and pip")
     checks = machine.checks(config.output_dir, config.staging_dir)
@@ -59,7 +59,7 @@ def examine(
     ]
     for plugin in surveys:
         if plugin.missing and has_one:
-            # A machine has GPUs of one vendor.
+            # A machine has GPUs from only one vendor.
             checks.append(
                 Check(
                     f"{plugin.name} tool",
@@ -94,7 +94,7 @@ def _backend(config: Config, limit: float | None, trying: Trying) -> list[Check]
     checks: list[Check] = []
     try:
         checks.extend(_try_backend(config, limit, lambda what: trying(f"{name} {what}")))
-    except Exception as error:  # a check of a third party's
+    except Exception as error:  # a third party's check may raise anything
         is_theirs = name in {plugin.name for plugin in installed.survey()} and (
             isinstance(error, PluginError) or not isinstance(error, GpuprofError)
         )
@@ -133,7 +133,7 @@ def _try_backend(config: Config, limit: float | None, trying: Trying) -> Iterato
                     f"this node has no GPU; workers of group {place.group} need one",
                     "run gpuprof doctor on a node that has, or on all of them with --ray",
                 )
-            # Workers with an unknown number of GPUs have one if this node does.
+            # Assume a GPU for workers with an unknown number of GPUs if this node has one.
             plan = planner.worker(
                 place.group, place.rank, has_gpu=place.gpus != 0 and has_gpu(), tool=tool
             )
@@ -142,7 +142,7 @@ def _try_backend(config: Config, limit: float | None, trying: Trying) -> Iterato
 
 
 def _records(capability: contract.Capability, config: Config) -> Check:
-    """A check that tells what a backend records, and warns if it ignores steps."""
+    """A check that reports what a backend records, and warns if the backend ignores steps."""
     if capability == "env_only" and config.defaults.steps is not None:
         detail = "each worker's whole life, by variables; steps do not limit it"
         return Check("records", True, detail, "leave steps out: steps: null")

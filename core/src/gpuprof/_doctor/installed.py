@@ -16,15 +16,15 @@ class Survey:
     """An installed backend or plugin.
 
     Args:
-        name: of its entry point.
+        name: the name of its entry point.
         distribution: the package that provides it.
-        version: of that package.
-        hooks: the implemented hooks, in the order of `gpuprof.backend.hookspecs`.
+        version: the version of that package.
+        hooks: the hooks that it implements, in the order of `gpuprof.backend.hookspecs`.
         capability: how it records: ``wraps``, ``in_process`` or ``env_only``.
         tool: its profiler on this machine, if found.
-        missing: how to install its profiler, or why gpuprof did not look for it.
-        error: why it cannot be used; ``None`` if it can.
-        is_plugin: whether the key `plugins` names it, and not `backend`.
+        missing: how to install its profiler, or why gpuprof did not look for the profiler.
+        error: why it cannot be used; ``None`` if it can be used.
+        is_plugin: whether it is a plugin for the key `plugins`, and not a backend.
     """
 
     name: str

@@ -15,11 +15,11 @@ from gpuprof._distribution import NAME
 from gpuprof.backend.types import Check
 
 LEAST_FREE = 2**30
-"""The least free bytes: about a report of a few steps of a large model."""
+"""Minimum free bytes on disk: about the size of a report on a few steps of a large model."""
 LEAST_SHARED = 2**24
-"""The least bytes of shared memory, which tools use to move data out of the worker."""
+"""Minimum bytes of shared memory, which tools use to move data out of the worker."""
 _PIP_NORMALIZES = (23, 3)
-"""From this release on pip treats the extras `a_b` and `a-b` as one (PEP 685, pip's changelog)."""
+"""The first release of pip that treats the extras `a_b` and `a-b` as one (PEP 685, changelog)."""
 
 
 def checks(output_dir: str, staging_dir: str | None = None) -> list[Check]:
@@ -39,7 +39,7 @@ def checks(output_dir: str, staging_dir: str | None = None) -> list[Check]:
 
 
 def _scopes() -> Check:
-    """Whether scopes run in C or in Python. Never a failure: Python is only slower."""
+    """Check whether scopes run in C or in Python. Never a failure: Python is only slower."""
     if gpuprof_timing.compiled:
         return Check("timing", True, "scopes are compiled")
     if os.environ.get(PURE_VARIABLE) == "1":
@@ -51,7 +51,7 @@ def _scopes() -> Check:
 def _place(name: str, path: str, key: str, least: int) -> Check:
     """Check a directory by writing a file into it, or into its nearest existing parent.
 
-    The run makes the directory itself.
+    The directory need not exist yet: the run creates it.
     """
     path = existing = os.path.abspath(path)
     while not os.path.exists(existing):
@@ -76,9 +76,9 @@ def _place(name: str, path: str, key: str, least: int) -> Check:
 
 
 def _pip() -> Check:
-    """An old pip only warns about an extra it does not find, and installs no backend.
+    """Warn about an old pip, which only warns about an unknown extra and installs no backend.
 
-    Never a failure: it says nothing about what is installed already.
+    Never a failure, because packages that are installed already are not affected.
     """
     try:
         pip = importlib.metadata.version("pip")

@@ -24,8 +24,8 @@ _RAY_LIMIT = 60.0
 """Ray's own default of worker_register_timeout_seconds."""
 _RAY_VARIABLE = "RAY_worker_register_timeout_seconds"
 _MAX_SHARE = 0.5
-"""Largest share of Ray's limit that the start of one worker may take: in a job many start at
-once."""
+"""Maximum share of Ray's limit for the start of a single worker. In a job, many workers start at
+once and each takes longer."""
 _SCRIPT = """
 import importlib.util, time
 if importlib.util.find_spec("ray"):
@@ -33,7 +33,7 @@ if importlib.util.find_spec("ray"):
 print("started", time.time(), flush=True)
 """
 _DEFAULT_LIMIT = 120.0
-"""Seconds to wait without Ray."""
+"""Timeout of the test script in seconds if there is no limit of Ray's."""
 
 
 def registration_limit() -> float | None:
@@ -50,7 +50,7 @@ def check(planner: Planner, plan: PlannedWorker, tool: Tool | None, limit: float
     remedy = f"use a lighter preset, or raise {_RAY_VARIABLE} for `ray start` on each node"
     with tempfile.TemporaryDirectory(prefix="gpuprof-start-") as scratch:
         share_temporary(scratch, row["launch"]["shared_temporary"])
-        script = os.path.join(scratch, "script.py")  # some profilers run nothing but scripts
+        script = os.path.join(scratch, "script.py")  # some profilers run only scripts
         with open(script, "w") as file:
             file.write(_SCRIPT)
         program = [sys.executable, "-S", "-E", PROGRAM, script]

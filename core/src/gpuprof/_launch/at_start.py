@@ -1,6 +1,7 @@
 """Starts the session of a program that never uses gpuprof.
 
-The folder `_start` goes in front of PYTHONPATH: Python imports its `sitecustomize` as it starts.
+The folder `_start` goes to the front of PYTHONPATH. Python then imports the folder's
+`sitecustomize` as it starts, and that starts the session.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def can_start(command: Command) -> bool:
 
 
 def add(plan: PlannedWorker) -> PlannedWorker:
-    """The worker with our folder on its PYTHONPATH."""
+    """Put the folder `_start` on the worker's PYTHONPATH."""
     own_path = plan.environment.get("PYTHONPATH")
     outer_path = os.environ.get("PYTHONPATH", "")
     verbatim = plan.verbatim if own_path else (*plan.verbatim, "PYTHONPATH")
@@ -36,10 +37,10 @@ def add(plan: PlannedWorker) -> PlannedWorker:
 
 
 def path(rest: str) -> str:
-    """A PYTHONPATH that begins with the folder."""
+    """A PYTHONPATH that begins with the folder `_start`, followed by `rest`."""
     return os.pathsep.join([_START, *filter(None, [rest])])
 
 
 def starts(environment: Mapping[str, str | None]) -> bool:
-    """Whether PYTHONPATH in these variables has our folder."""
+    """Whether PYTHONPATH in these variables begins with the folder `_start`."""
     return (environment.get("PYTHONPATH") or "").split(os.pathsep)[0] == _START

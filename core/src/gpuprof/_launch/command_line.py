@@ -1,4 +1,4 @@
-"""Parse a command line: is it a Python script, and which words belong to the interpreter?"""
+"""Parses a command line: whether it runs a Python script, and which words are Python's flags."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gpuprof.backend.types import Command
 
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 _MODULE_OR_CODE = re.compile("-[A-VYZa-z]*?[cm]")
-"""``-m`` and ``-c``, also after other letters as in ``-um``: later words belong to the program."""
+"""``-m`` or ``-c``, also behind other letters as in ``-um``. Later words belong to the program."""
 
 
 def parse(words: Sequence[str]) -> Command:
-    """Split a command line into an interpreter with its flags and the rest.
+    """Split a Python command line into the interpreter with its flags, and the rest.
 
-    Any other program is split into the program and its arguments.
+    A command line of any other program is split into the program and its arguments.
 
     >>> parse(["python3.11", "-u", "train.py"])
     Command(interpreter=('python3.11', '-u'), arguments=('train.py',), script=True, python=True)

@@ -1,10 +1,7 @@
 """`gpuprof run` in front of torchrun or `accelerate launch` records each rank.
 
-The launcher itself is not recorded. As a rank of it starts, `_start/sitecustomize.py` replaces it
-by `gpuprof run` with the same flags and the rank's own command line.
-
-The launcher itself is not recorded. As a rank of it starts, `_start/sitecustomize.py` replaces it
-by `gpuprof run` with the same flags and the rank's own command line.
+The launcher itself is not recorded. When the launcher starts a rank, `_start/sitecustomize.py`
+replaces the rank by `gpuprof run` with the same flags and the rank's own command line.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from gpuprof._shim import inherited
 from gpuprof._shim.row import VARIABLE
 
 FOLLOWED = "GPUPROF_FOLLOWED"
-"""The launcher's process, and the flags of `gpuprof run` for its ranks."""
+"""The variable with the launcher's process id and the flags of `gpuprof run` for its ranks."""
 _PROGRAMS = (["torchrun"], ["accelerate", "launch"], ["accelerate-launch"])
 _MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 
@@ -48,7 +45,7 @@ def become(words: Sequence[str], flags: Sequence[str]) -> NoReturn:
 
     Args:
         words: the launcher's command.
-        flags: of `gpuprof run`.
+        flags: the flags of `gpuprof run` for the ranks.
     """
     os.environ[FOLLOWED] = json.dumps([os.getpid(), *flags])
     os.environ["PYTHONPATH"] = at_start.path(os.environ.get("PYTHONPATH", ""))

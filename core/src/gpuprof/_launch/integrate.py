@@ -1,4 +1,4 @@
-"""Installs gpuprof in a command's framework without a change of the command."""
+"""Installs gpuprof in a command's framework, with no change to the command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuprof.backend import loading
 from gpuprof.frameworks import Framework
 
 VARIABLE = "GPUPROF_INTEGRATE"
-"""Names the framework's package, and its plugin's module, for ``_integrate/sitecustomize.py``."""
+"""The variable that names the framework's package and plugin for `_integrate`'s `sitecustomize`."""
 _START = str(Path(__file__).with_name("_integrate"))
 
 
@@ -20,20 +20,21 @@ def framework(name: str) -> Framework:
     """The plugin of a framework.
 
     Raises:
-        PluginError: it is not installed, or broken, or there are two.
+        PluginError: the plugin is not installed or is broken, or two plugins have this name.
     """
     plugin: Framework = loading.load(name, "--integrate", loading.FRAMEWORKS)
     return plugin
 
 
 def prepare(name: str, plugin: Framework) -> None:
-    """Make each Python started from here install a plugin when it imports the framework.
+    """Make every Python process that this one starts install the plugin in the framework.
 
-    Each imports ``_integrate/sitecustomize.py`` as it starts.
+    Each process imports ``_integrate/sitecustomize.py`` as it starts, and installs the plugin when
+    it imports the framework.
 
     Args:
-        name: of the framework.
-        plugin: of the framework.
+        name: the framework's name.
+        plugin: the framework's plugin.
     """
     module = loading.catalogue(loading.FRAMEWORKS).entries[name].value
     paths = [_START, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -42,14 +43,14 @@ def prepare(name: str, plugin: Framework) -> None:
 
 
 def leave() -> None:
-    """Undo `prepare` for later processes; Ray's own hook reaches Ray's workers."""
+    """Undo `prepare` for processes started later: Ray's own hook reaches Ray's workers."""
     os.environ.pop(VARIABLE, None)
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path != _START]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 
 
 def become(words: Sequence[str]) -> NoReturn:
-    """Become a command."""
+    """Replace this process by a command."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execvp(words[0], list(words))

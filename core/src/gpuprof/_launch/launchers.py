@@ -23,12 +23,12 @@ class Launched:
 
     Args:
         launcher: the launcher's display name; empty if there is no launcher.
-        rank: in the whole job, from 0.
-        size: how many ranks there are.
-        on_node: how many of them are on this node; ``None`` where the launcher does not say.
+        rank: this process's rank in the whole job, from 0.
+        size: the number of ranks in the job.
+        on_node: the number of ranks on this node; ``None`` if the launcher does not tell.
         variable: an environment variable that every rank has and the launcher itself lacks.
-        run: an id unique to this launch and shared by all its ranks, or ``None``.
-        remedy: how to get an id if `run` is ``None``, as the end of an error message.
+        run: an id unique to this launch and shared by all its ranks; ``None`` if there is none.
+        remedy: how to set an id if `run` is ``None``, as the end of an error message.
     """
 
     launcher: str = ""
@@ -43,8 +43,8 @@ class Launched:
 def launched(environ: Mapping[str, str]) -> Launched:
     """Read the variables of torchrun, Open MPI, PMI (MPICH, Intel MPI, Cray) or SLURM.
 
-    MPI's variables win over SLURM's: inside an allocation, SLURM may have started MPI's daemon
-    instead of the rank.
+    MPI's variables win over SLURM's: inside an allocation, SLURM may have started MPI's daemon,
+    and the daemon the ranks.
 
     Raises:
         ConfigError: a variable is not a number.
@@ -114,8 +114,9 @@ def launched(environ: Mapping[str, str]) -> Launched:
 def run_id(of: Launched, environ: Mapping[str, str]) -> str:
     """The run's id, the same for all ranks of a launch.
 
-    In this order: ``GPUPROF_RUN``, the launcher's id, a new id for a single process. If all ranks
-    are on one node, they derive the id from the process that started them.
+    Takes the first that exists: ``GPUPROF_RUN``, the launcher's id, or a new id for a single
+    process. Otherwise, if all ranks are on one node, derives the id from the process that started
+    the ranks.
 
     Raises:
         ConfigError: there is no common id, or ``GPUPROF_RUN`` is not valid.
@@ -137,13 +138,13 @@ def run_id(of: Launched, environ: Mapping[str, str]) -> str:
 
 
 def restarted(environ: Mapping[str, str]) -> bool:
-    """Whether the launcher has started this job before, under the same id."""
+    """Whether the launcher has restarted this job under the same id."""
     counts = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
     return any(environ.get(name, "0") not in ("", "0") for name in counts)
 
 
 def _ancestor_without(variable: str) -> int:
-    """The nearest ancestor that is not a rank: the launcher, even if shells lie between."""
+    """The nearest ancestor process without the variable: the launcher, even above a shell."""
     pid = os.getppid()
     while pid > 1:
         try:
@@ -158,7 +159,7 @@ def _ancestor_without(variable: str) -> int:
 
 
 def _named_after(pid: int) -> str:
-    """A run id derived from a process, so all its descendants compute the same one."""
+    """A run id derived from a process, so that all its descendants compute the same id."""
     start = process_start(pid) or "0"
     boot = next(
         int(line.split()[1])

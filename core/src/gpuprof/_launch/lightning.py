@@ -1,4 +1,4 @@
-"""Lightning's DDP: the first process starts the other ranks, and each of them is recorded, too."""
+"""Records all ranks of Lightning's DDP, where the first process starts the other ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PACKAGES = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning", "ligh
 
 
 def install() -> None:
-    """Record the ranks that this process starts, if Lightning starts some."""
+    """Record the ranks that this process starts through Lightning, if any."""
     for package in _PACKAGES:
         after_import(f"{package}.strategies.launchers.subprocess_script", _follow)
 
@@ -40,7 +40,7 @@ def _follow(module: ModuleType) -> None:
 
 
 def _variables(launcher: Any) -> dict[str, str]:
-    """What the other ranks of this node inherit."""
+    """The variables with which the other ranks of this node record themselves."""
     from gpuprof._launch import at_start
 
     value = os.environ.get(VARIABLE)

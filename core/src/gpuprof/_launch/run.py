@@ -42,7 +42,8 @@ _HIDDEN = ("", "-1", "NoDevFiles")
 def run(config: Config, group: str, words: Sequence[str]) -> int:
     """Run a command as one rank of a worker group, and wait for its end.
 
-    Where nothing is put in front of it, this process becomes the command, and `run` never returns.
+    If nothing has to run in front of the command, this process becomes the command and `run` never
+    returns.
 
     Args:
         config: the configuration.
@@ -50,15 +51,16 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         words: the command; the first one is a program on PATH, or a path.
 
     Returns:
-        The command's exit code; 128 and its number for a signal.
+        The command's exit code; 128 plus the signal's number if a signal killed the command.
 
     Raises:
         ConfigError: the configuration cannot be used for this command, or there is no run id.
-        ToolError: the profiler's program is missing or refuses its options; with the names of the
+        ToolError: the profiler's program is missing or refuses its options. The message names the
             rank and the node.
-        OutputError: the output directory cannot be written; with the same names.
+        OutputError: the output directory cannot be written. The message names the rank and the
+            node.
     """
-    # inside a worker it is the worker that is profiled
+    # inside a worker, the worker is profiled and not this command
     if VARIABLE in os.environ:
         inherited.become(list(words))
     of = launchers.launched(os.environ)
@@ -85,7 +87,8 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
             with runs.beginning(config):
                 runs.join(directory, run_id, config, launchers.restarted(os.environ))
                 alive.record_rank(directory, group, of.rank, of.size)
-                # ranks that are not selected leave out the steps that the others capture
+                # Ranks that are not selected get the orders, too: their trees leave out the steps
+                # that other ranks capture.
                 orders = make_orders(directory) if planner.is_armed(group) else None
                 home = Collection(
                     ThisNode(),
@@ -95,7 +98,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
                 )
             tool = planner.check_tool() if plan.wrapped else None
             if tool is not None:
-                # Planned anew, now that the tool's place and release are known.
+                # Plan again, now that the tool's path and version are known.
                 plan = _plan(planner, group, of.rank, command, tool)
                 planner.try_out(plan, tool)
     except runs.NoPlace as error:
@@ -104,7 +107,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         log().warning("%s; the job goes on without profiling", error)
         inherited.become(list(words))
     if not plan.wrapped:
-        # nobody would bring its tree home
+        # nothing would bring the tree of an unwrapped rank home from the staging directory
         planner = Planner(config, run_id, os.path.dirname(directory))
     row = planner.row(plan, list(command.interpreter), tool)
     row["library_steps"] = True
@@ -116,7 +119,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         remark = f"not profiled: {plan.reason}; --group sets this process's group"
         if of.launcher or not at_start.starts(plan.environment):
             log().warning("%s: %s", plan.worker.name, remark)
-        else:  # it may be a driver, whose actors are meant
+        else:  # this may be a driver whose actors are to be profiled
             row["unselected"] = remark
     if not plan.wrapped:
         row["print_tree"] = _prints_tree(config, of)
@@ -137,7 +140,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         record, problems = _finish(planner, plan, home)
-        if not record.starts and "unwrapped" in row:  # its status file could not be written
+        if not record.starts and "unwrapped" in row:  # the status file could not be written
             status = tool_status("unwrapped", reason=row["unwrapped"])
             record = attrs.evolve(record, starts=(Start(group, of.rank, "1", None, status),))
         _report(record, home, problems, plan, planner, of, code)
@@ -147,7 +150,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
             plan.worker.name,
             planner.output_dir,
         )
-    except Exception as error:  # the job's exit code is not ours to change
+    except Exception as error:  # must not change the job's exit code
         log().warning("%s: %s: %s", plan.worker.name, type(error).__name__, error)
     alive.record_rank(directory, group, of.rank, of.size, over=True)
     end_watch()
@@ -156,7 +159,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
 
 @contextmanager
 def _naming_the_rank(plan: PlannedWorker) -> Iterator[None]:
-    """Add the rank and the node to an error, as a job may have a hundred ranks."""
+    """Add the names of the rank and the node to an error: a job may have a hundred ranks."""
     try:
         yield
     except (ToolError, OutputError) as error:
@@ -175,10 +178,11 @@ def sees_gpu(environ: Mapping[str, str]) -> bool:
 
 
 def _step_at(config: Config, name: str, command: Command) -> str:
-    """The function as Python will know it: the program's own script is the module `__main__`.
+    """The value of `step_at` with ``__main__`` as the module if it names the program's own script.
 
     Raises:
-        ConfigError: the script does not define it, or the command is no Python program.
+        ConfigError: the script does not define the function, or the command is not a Python program
+            that reads PYTHONPATH.
     """
     key = config.where("step_at")
     if not at_start.can_start(command):
@@ -194,10 +198,10 @@ def _step_at(config: Config, name: str, command: Command) -> str:
 
 
 def _defines(script: str, path: str) -> bool:
-    """Whether a script may define a function, or a class with the method, at its top level."""
+    """Whether a script may define a function, or the class of a method."""
     try:
         tree = ast.parse(Path(script).read_bytes())
-    except (OSError, SyntaxError, ValueError):  # a directory, a zip file; or Python says so itself
+    except (OSError, SyntaxError, ValueError):  # or Python will report it
         return True
     *classes, name = path.split(".")
     if classes:  # the method may be inherited
@@ -226,13 +230,13 @@ def _plan(
         key = planner.config.source.key("nodes", group)
         return PlannedWorker(plan.worker, False, f"{key} does not select {node_name()}")
     if plan.profiled and not plan.command:
-        # stay in front of it, for the receipt
+        # keep gpuprof run in front of the worker, for the receipt
         plan = attrs.evolve(plan, command=(INTERPRETER,))
     return at_start.add(plan) if at_start.can_start(command) else plan
 
 
 def _announce(plan: PlannedWorker, planner: Planner) -> None:
-    """Log the plan's notes, on the group's first rank only."""
+    """Log the plan's notes on the first selected rank of the group only."""
     ranks = planner.config.selection(plan.worker.group).ranks
     if ranks is not None and ranks.up_to(1) == [plan.worker.rank]:
         for note in plan.notes:
@@ -240,9 +244,12 @@ def _announce(plan: PlannedWorker, planner: Planner) -> None:
 
 
 def _finish_for(front: int, planner: Planner, plan: PlannedWorker, home: Collection) -> None:
-    """Finish for `front`, which was killed: end its command, and save the reports.
+    """Do the final work of the killed process `front`: kill its command and save the reports.
 
-    A `front` that became the command has none to save.
+    If `front` has become the command, there is nothing to do.
+
+    Args:
+        front: the process id of `gpuprof run`.
     """
     starts = [
         start for start in _read(planner, plan).starts if start.tool and start.tool["shim"] == front
@@ -267,7 +274,7 @@ def _finish(
     """Wait for the profiler, name its files, and bring them home.
 
     Returns:
-        What there is, and what went wrong on the way.
+        The record of the rank's files, and the problems on the way.
     """
     home.stop()
     group, rank = plan.worker.group, plan.worker.rank
@@ -293,9 +300,9 @@ def _report(
     of: Launched,
     code: int,
 ) -> None:
-    """Print the tree, if it was asked for, and the receipt.
+    """Print the tree, if this rank is to print it, and the receipt.
 
-    A complete receipt takes one line, as many ranks print at once.
+    A complete receipt takes one line, because many ranks print at once.
     """
     worker = plan.worker
     session = record.starts[-1].session if record.starts else None
@@ -332,7 +339,7 @@ def _prints_tree(config: Config, of: Launched) -> bool:
 def _explain(
     row: ReceiptRow, record: NodeRecord, planner: Planner, plan: PlannedWorker
 ) -> ReceiptRow:
-    """The reason for a window that was never opened: the program's last step, or what it lacks."""
+    """Add to a row why a window never opened: the program's last step, or the missing call."""
     session = record.starts[-1].session if record.starts else None
     if row.cause is Reason.NEVER_OPENED and (session is None or session["step"] is None):
         return row.add_detail(f"no step has ended; {_how_to_use(plan)}")

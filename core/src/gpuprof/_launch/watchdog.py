@@ -8,11 +8,11 @@ from contextlib import suppress
 
 
 def watch(finish: Callable[[], object]) -> Callable[[], object]:
-    """Start a process that calls `finish` if this one is killed, as launchers do on a timeout.
+    """Start a process that calls `finish` if this process is killed, as by a launcher's timeout.
 
     Args:
-        finish: called in a fork of this process. The fork has a session of its own, so signals to
-            our process group do not reach it.
+        finish: called in a fork of this process. The fork is in a new session, so signals to our
+            process group do not reach it.
 
     Returns:
         A function that ends the watch: call it once this process has done its final work.

@@ -23,9 +23,10 @@ from gpuprof.backend.types import Check, Collected, RangeTimes, RecordedTrack, T
 from gpuprof.errors import PluginError
 
 BACKENDS, PLUGINS = "gpuprof.backends", "gpuprof.plugins"
-"""The groups of entry points: backends, and what the key `plugins` loads besides."""
+"""The groups of entry points for backends and for what the key `plugins` loads."""
 
-# called for every range, so it must be cheap; the range slot catches its exceptions instead
+# `open_range` is called for every range, so it must be cheap and has no guard. The range slot
+# catches its exceptions instead.
 _UNGUARDED = "open_range"
 
 
@@ -56,7 +57,7 @@ class Hooks(pluggy.PluginManager):
         return registered_name
 
     def each(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
-        """Yield a call of the hook for each plugin, so that one failure spares the others."""
+        """Yield each plugin's name and a call of its hook, so one failure spares the others."""
         plugins = self.list_name_plugin()
         for name, plugin in plugins:
             others = [other for _, other in plugins if other is not plugin]
@@ -85,7 +86,7 @@ def contained(name: str, what: str, plugin: object = None) -> Iterator[None]:
 
 
 def provider(plugin: object) -> str:
-    """The distribution that a plugin comes from, or else its module."""
+    """The name of the distribution that a plugin comes from, or else of its module."""
     of = plugin if isinstance(plugin, (type, ModuleType)) else type(plugin)
     module = of.__name__ if isinstance(of, ModuleType) else of.__module__
     top = module.partition(".")[0]
@@ -107,7 +108,7 @@ def normalise(hook: str, result: object) -> Any:
     """Check a hook's result and normalise its types.
 
     Raises:
-        TypeError: it has the wrong type; the message says what is expected.
+        TypeError: the result has the wrong type; the message names the expected type.
 
     >>> from pathlib import Path
     >>> normalise("stop_capture", (Path("/a/report"),))
@@ -151,7 +152,7 @@ def _text(value: object) -> str:
 
 
 def _path(value: object) -> str:
-    # a path of bytes would stay bytes
+    # `os.fspath` leaves a path of bytes as bytes, which `_text` refuses
     return _text(os.fspath(value))  # type: ignore[call-overload]
 
 
@@ -214,4 +215,4 @@ _RESULTS: dict[str, tuple[Callable[[object], Any], str]] = {
     "read_ranges": (_list_of(_a(RangeTimes)), "a list of gpuprof.backend.RangeTimes"),
     "read_spans": (_list_of(_a(RecordedTrack)), "a list of gpuprof.backend.RecordedTrack"),
 }
-"""For each hook, the function that checks its result, and the expected type for errors."""
+"""The function that checks a hook's result and the expected type for errors, by hook."""

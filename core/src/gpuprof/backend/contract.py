@@ -1,4 +1,4 @@
-"""The contract's version, and what a backend declares about itself.
+"""The contract's version, and the attributes with which a backend describes itself.
 
 How the contract grows is on the page "Write a backend"; `tests/core/backend/frozen` has a backend
 of each version, which every later gpuprof must run.
@@ -22,7 +22,7 @@ CONTRACT = 1
 It grows by one with every release that adds to them.
 """
 OLDEST = 1
-"""The oldest version that still works."""
+"""The oldest version of the contract that still works."""
 
 Capability = Literal["wraps", "in_process", "env_only"]
 """How a backend records.
@@ -36,15 +36,15 @@ ACTING = ("render_command", "inject_env", "start_capture", "open_range")
 
 
 def check(name: str, plugin: object, where: str, distribution: Distribution | None) -> None:
-    """Refuse a plugin that is written for another contract.
+    """Refuse a plugin that is written for an unsupported version of the contract.
 
     Args:
-        where: the path of the key that names it, for the message.
-        distribution: the package that provides it.
+        where: the path of the key that names the plugin, for the message.
+        distribution: the package that provides the plugin.
 
     Raises:
-        PluginError: its versions of the contract are invalid, all newer than `CONTRACT`, or all
-            older than `OLDEST`.
+        PluginError: the plugin's versions of the contract are invalid, all newer than `CONTRACT`,
+            or all older than `OLDEST`.
     """
     versions: Any = getattr(plugin, "contract", OLDEST)
     is_pair = isinstance(versions, tuple) and len(versions) == 2
@@ -73,16 +73,16 @@ def check(name: str, plugin: object, where: str, distribution: Distribution | No
 
 
 def capability(backend: object) -> Capability | None:
-    """How a backend records: as it declares, or else as its hooks tell.
+    """How a backend records, as it declares or as its hooks imply.
 
-    ``None`` if it has none of the hooks that affect a worker.
+    ``None`` if the backend has none of the hooks that affect a worker.
     """
     value: Capability | None = getattr(backend, "capability", None)
     return value or _by_hooks(backend)
 
 
 def capability_problem(backend: object) -> str | None:
-    """What is wrong with the declared capability or `start_in_thread`, or ``None``."""
+    """The error in the declared capability or in `start_in_thread`; ``None`` if both are valid."""
     value = getattr(backend, "capability", None)
     in_thread = getattr(backend, "start_in_thread", False)
     if not isinstance(in_thread, bool):
@@ -100,7 +100,7 @@ def capability_problem(backend: object) -> str | None:
 
 
 def starts_in_thread(backend: object) -> bool:
-    """Whether the job's own thread must call `start_capture`: the profiler records its caller."""
+    """Whether `start_capture` must run on the job's thread, because it records only its caller."""
     return getattr(backend, "start_in_thread", False) is True
 
 

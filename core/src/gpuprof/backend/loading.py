@@ -1,6 +1,6 @@
-"""Finding backends, plugins, frameworks and readers of settings by entry point.
+"""Finds backends, plugins, frameworks and readers of settings by entry point.
 
-A broken one does not affect the others.
+A broken plugin does not affect the others.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from gpuprof.errors import PluginError
 BACKEND_ONLY = tuple(
     hook for hook in hookspecs.__all__ if getattr(hookspecs, hook).gpuprof_spec["firstresult"]
 )
-"""Hooks with a single answer. Only the backend may implement them: two answers would conflict."""
+"""Hooks with one result, which only the backend may implement: two results would conflict."""
 ACTING = contract.ACTING
 FRAMEWORKS, SYSTEMS = "gpuprof.frameworks", "gpuprof.systems"
-"""The groups of entry points for `gpuprof run --integrate`, and for the settings of ``--from``."""
+"""The groups of entry points for `gpuprof run --integrate` and for ``--from``."""
 RESERVED = {
     "none", "profiling", "cluster", "options", "flags", "args", "env", "backend", "enabled",
     "worker_groups", "output_dir", "staging_dir", "collect", "collect_every", "max_bytes",
@@ -42,17 +42,17 @@ _ATTRIBUTES = {
     FRAMEWORKS: ("PACKAGE", "ON_RAY", "TRIED", "WAITS", "install", "install_in_worker"),
     SYSTEMS: ("PATHS", "SIGNS", "IN_ENVIRONMENT", "read"),
 }
-"""What `gpuprof.frameworks.Framework` and `gpuprof.settings.Reader` have."""
+"""The attributes of the protocols `gpuprof.frameworks.Framework` and `gpuprof.settings.Reader`."""
 
 
 @attrs.frozen
 class Catalogue:
-    """The installed backends, or the installed plugins.
+    """The installed entry points of one group, such as all backends.
 
     Args:
-        entries: entry points by name.
-        unusable: names that are reserved, or that several distributions provide, with those
-            distributions and what is wrong.
+        entries: usable entry points by name.
+        unusable: the distributions and the error of each unusable name. A name is unusable if it is
+            reserved, or if several distributions provide it.
     """
 
     entries: Mapping[str, importlib.metadata.EntryPoint]
@@ -60,7 +60,7 @@ class Catalogue:
 
     @property
     def names(self) -> set[str]:
-        """The names that a configuration may use, whether or not that works."""
+        """The names that a configuration may contain, including names that are not usable."""
         return {*self.entries, *self.unusable} - RESERVED
 
 
@@ -69,7 +69,7 @@ def catalogue(group: str = BACKENDS) -> Catalogue:
     by_name: dict[str, list[importlib.metadata.EntryPoint]] = {}
     for entry in importlib.metadata.entry_points(group=group):
         entries_of_name = by_name.setdefault(entry.name, [])
-        # An editable install can be on the path twice: still one plugin.
+        # An editable install can be on the path twice and still counts as one plugin.
         if (entry.value, _distribution(entry)) not in [
             (other.value, _distribution(other)) for other in entries_of_name
         ]:
@@ -89,18 +89,18 @@ def catalogue(group: str = BACKENDS) -> Catalogue:
 
 
 def own_backends() -> frozenset[str]:
-    """gpuprof's own backends, installed or not: what its extra `backends` installs."""
+    """gpuprof's own backends, installed or not: those of its extra `backends`."""
     return frozenset(name.replace("-", "_") for name in _required_by("backends"))
 
 
 def own_frameworks() -> frozenset[str]:
-    """gpuprof's own frameworks, installed or not: what its extra `frameworks` installs."""
+    """gpuprof's own framework plugins, installed or not: those of its extra `frameworks`."""
     return _required_by("frameworks")
 
 
 @functools.cache
 def _required_by(extra: str) -> frozenset[str]:
-    """Our distributions that an extra installs, without the prefix of their names."""
+    """The names of our distributions that an extra installs, without the prefix ``gpuprof-``."""
     try:
         requirements = importlib.metadata.requires(NAME) or []
     except importlib.metadata.PackageNotFoundError:  # run from a source tree
@@ -118,7 +118,7 @@ def known_backends() -> list[str]:
 
 
 def known_sections() -> list[str]:
-    """The sections of options that a configuration may have: backends' and plugins'."""
+    """The sections of options that a configuration may have: names of backends and plugins."""
     return sorted(catalogue(PLUGINS).names.union(known_backends()))
 
 
@@ -141,7 +141,7 @@ def load_backend(name: str, path: str) -> Any:
     """Import a backend's class; ``none`` is built in.
 
     Raises:
-        PluginError: as `load`, or the class has no `Options`.
+        PluginError: as for `load`, or the class has no `Options`.
     """
     if name == "none":
         return TimingOnly
@@ -160,7 +160,7 @@ def model_of(name: str) -> type[Any]:
     """The attrs class of the options of a backend or a plugin.
 
     Raises:
-        PluginError: it is not installed, or is broken.
+        PluginError: the backend or plugin is not installed, or is broken.
     """
     if name in catalogue(PLUGINS).entries and name not in known_backends():
         return options_of(load(name, "plugins", PLUGINS)) or NoOptions
@@ -172,9 +172,9 @@ def load(name: str, path: str, group: str = BACKENDS, found: Catalogue | None = 
     """Import the backend, plugin, framework or reader `name`.
 
     Args:
-        path: the full path of the key, or the option, that names it, for the message.
+        path: the full path of the key, or the option, that gives the name, for the message.
         group: `BACKENDS`, `PLUGINS`, `FRAMEWORKS` or `SYSTEMS`.
-        found: the group's catalogue, which takes 10 ms, where it is known already.
+        found: the group's catalogue if the caller has one already: `catalogue` takes 10 ms.
 
     Raises:
         PluginError: the plugin is not installed, is ambiguous, or fails to import.
@@ -212,8 +212,8 @@ def manager(
     """The hooks of one plan or one session, with the backend and the extra plugins.
 
     Args:
-        extra: the loaded plugins by name: classes, which are instantiated, or modules.
-        options: the plugins' options, by name; defaults for those without.
+        extra: pairs of a name and a loaded plugin: a class, which is instantiated, or a module.
+        options: the plugins' options, by plugin name. A plugin that is not in it gets its defaults.
 
     Raises:
         PluginError: a hook is misspelt or has unknown arguments, an extra plugin implements a hook
@@ -252,7 +252,7 @@ def make(name: str, plugin: Any, options: object = None) -> object:
     """Instantiate a plugin's class with its options; keep a module as it is.
 
     Args:
-        options: ``None``: the defaults.
+        options: the options; ``None`` means the defaults.
     """
     if not isinstance(plugin, type):
         return plugin
@@ -270,7 +270,7 @@ def options_of(plugin: object) -> type[Any] | None:
 def _refuse_rivals(backend: object, extra: Sequence[tuple[str, object]]) -> None:
     """Refuse two plugins that need a resource which allows one client per process.
 
-    They would break each other late, with messages that name neither.
+    Otherwise the two would fail during the run, with messages that name neither plugin.
     """
     holders = dict.fromkeys(getattr(backend, "exclusive", ()), "the backend")
     for name, plugin in extra:
@@ -285,7 +285,7 @@ def _refuse_rivals(backend: object, extra: Sequence[tuple[str, object]]) -> None
 
 
 def _install_hint(name: str, folder: str) -> str:
-    # By path: the name `gpuprof` on PyPI is another project's.
+    # By path, because the name `gpuprof` on PyPI belongs to another project.
     extra = name.replace("-", "_")
     return (
         ". Install it from gpuprof's checkout: "
@@ -294,7 +294,7 @@ def _install_hint(name: str, folder: str) -> str:
 
 
 def _alternatives(name: str, group: str) -> str:
-    """The remedy for a name that is not installed: the likely plugin, and the valid names."""
+    """The end of the error for a name that is not installed: a likely name, and all valid names."""
     installed = catalogue(group).entries
     if group in (FRAMEWORKS, SYSTEMS):
         valid = sorted(installed) if group == FRAMEWORKS else ["gpuprof", *sorted(installed)]

@@ -1,4 +1,4 @@
-"""Naming a window's file from a template, and moving it there without overwriting anything."""
+"""Names a window's file by a template, and moves it there without overwriting another file."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ VARIABLES = (
 )  # fmt: skip
 """A template's variables.
 
-``worker`` is ``<group>-<rank>``; ``step`` the window's step, or ``first-last``; ``range``
-``start:stop`` (stop exclusive); ``n`` the window's number, from 1; ``label`` and ``occurrence`` the
-scope of a discrete window.
+``worker`` is ``<group>-<rank>``. ``step`` is the window's step, or ``first-last``. ``range`` is
+``start:stop`` with stop exclusive. ``n`` is the window's number, from 1. ``label`` and
+``occurrence`` identify the scope of a discrete window.
 """
 _KEEPER = ".taken"
 _LONGEST = 200
-"""The longest name, in bytes: leaves room for extensions below the file systems' limit of 255."""
+"""Maximum bytes of a name. File systems allow 255; the rest is room for extensions."""
 
 
 def template_problem(template: str) -> str | None:

@@ -22,7 +22,7 @@ def _integers(values: Iterable[int]) -> tuple[int, ...]:
 
 
 def _all_integers(_: object, field: attrs.Attribute[Any], values: tuple[int, ...]) -> None:
-    # by type, not one by one: a report can have millions of durations
+    # checks types, not values one by one: a report can have millions of durations
     for kind in set(map(type, values)):
         if not issubclass(kind, int):
             raise TypeError(f"{field.name} has a {kind.__name__}; expected integers")

@@ -1,7 +1,8 @@
 """Replaces functions of a framework at run time.
 
-A fault here never reaches the job: what is not as expected is logged once, and left as it is.
-Where a release is unknown, or its steps cannot be followed, whole workers are profiled.
+A fault here never reaches the job: if a function is not as expected, gpuprof logs this once and
+leaves the function as it is. If a release is unknown, or its steps cannot be followed, gpuprof
+profiles whole workers.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def import_steps(module: str) -> None:
 
 
 def why_whole_workers() -> Sequence[str]:
-    """The reasons why steps cannot be followed in this process. None: they can."""
+    """The reasons why steps cannot be followed in this process; empty if they can."""
     return tuple(_without_steps)
 
 
@@ -85,7 +86,7 @@ def unknown_release(distribution: str, tried: Sequence[str]) -> str | None:
         found = version(distribution)
     except PackageNotFoundError:
         return None
-    if found.partition("+")[0] in tried:  # what follows is the builder's own mark
+    if found.partition("+")[0] in tried:  # a local version label follows the plus sign
         return None
     return f"{distribution} {found} was not tried, only {', '.join(tried)}"
 
@@ -151,7 +152,7 @@ def _replace_copies(owner: ModuleType, name: str, original: Any, made: Any) -> N
 
 
 def raise_errors(raised: bool) -> None:
-    """Set whether `guarded` raises all errors of gpuprof: with ``on_error: raise``."""
+    """Set whether `guarded` raises all of gpuprof's errors, as with ``on_error: raise``."""
     global _raises
     _raises = raised
 

@@ -1,4 +1,4 @@
-"""What this process is in a run."""
+"""The role of this process in a run."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def is_worker() -> bool:
 
 
 def without_us(runtime_env: Mapping[str, Any]) -> dict[str, Any]:
-    """The runtime environment of a process that shall not try to profile, nor its workers."""
+    """Change a runtime environment so that neither the process nor its workers try to profile."""
     variables = {**(runtime_env.get("env_vars") or {}), _ENABLED: "false"}
     return {**runtime_env, "env_vars": variables}
 
 
 def gave_up_here() -> bool:
-    """Whether the process that started this one could not profile."""
+    """Whether the parent of this process could not profile, and switched profiling off for it."""
     return os.environ.get(_ENABLED) == "false"

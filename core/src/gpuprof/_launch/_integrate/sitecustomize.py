@@ -1,4 +1,4 @@
-"""Python imports this as it starts, where `gpuprof run --integrate` put this folder on its path.
+"""Python imports this as it starts, because `gpuprof run --integrate` put the folder on its path.
 
 Needs nothing but the standard library, and imports gpuprof only in a process that imports the
 framework. The environment's own `sitecustomize` runs as well.
@@ -24,12 +24,12 @@ class _Watch(importlib.abc.MetaPathFinder):
         try:
             module = importlib.import_module(_PLUGIN)
             module.install()
-            if module.ON_RAY:  # others' processes are not reached by Ray's hook
+            if module.ON_RAY:  # Ray's hook reaches only Ray's processes
                 importlib.import_module("gpuprof._launch.integrate").leave()
         except Exception as error:
             what = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
             sys.stderr.write(f"gpuprof: {sys.executable}: not integrated: {what}\n")
-        # ask all again: the plugin may have put a finder in front, to wait for this very package
+        # ask all finders again: the plugin may have added one that waits for this package
         finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
         return next(filter(None, (each.find_spec(name, path, target) for each in finders)), None)
 
@@ -37,7 +37,8 @@ class _Watch(importlib.abc.MetaPathFinder):
 if _PACKAGE:
     sys.meta_path.insert(0, _Watch())
 
-# behind this one: each folder of gpuprof's passes on to the next, and none of them back
+# Search only behind this folder: each of gpuprof's folders passes on to the next one on the path,
+# and never back.
 _places = [os.path.abspath(entry or ".") for entry in sys.path]
 _rest = sys.path[_places.index(_HERE) + 1 :] if _HERE in _places else []
 _own = importlib.machinery.PathFinder.find_spec("sitecustomize", _rest)

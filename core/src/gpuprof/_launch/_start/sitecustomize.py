@@ -1,8 +1,8 @@
-"""Python imports this as it starts, where `gpuprof run` put this folder on its path.
+"""Python imports this as it starts, because `gpuprof run` put this folder on its path.
 
-Starts the session of a program that need not use gpuprof itself, so that the window of its whole
-life opens. In a launcher's rank, becomes `gpuprof run` instead. The next `sitecustomize` on the
-path runs as well.
+Starts the session, so that the window of the program's whole life opens even if the program never
+uses gpuprof. In a rank of a launcher such as torchrun, this process becomes `gpuprof run` instead.
+The next `sitecustomize` on the path runs as well.
 """
 
 import sys
@@ -19,7 +19,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _places = [os.path.abspath(entry or ".") for entry in sys.path]
 _behind = sys.path[_places.index(_HERE) + 1 :] if _HERE in _places else []
 
-# not for the processes that this one starts: they are other programs
+# Take the folder off the path: processes that this one starts are other programs.
 sys.path[:] = [entry for entry, place in zip(sys.path, _places) if place != _HERE]  # noqa: B905
 _left = [
     entry
@@ -34,9 +34,9 @@ else:
 
 
 def _follow(launcher: int, *flags: str) -> None:
-    """Turn into `gpuprof run` in front of a rank, if this process is a launcher's rank."""
+    """Become `gpuprof run` with this command line, if this process is a rank of the launcher."""
     if os.getpid() == launcher:
-        os.environ["PYTHONPATH"] = _with_us  # for its ranks
+        os.environ["PYTHONPATH"] = _with_us  # keep the folder for the ranks
         return
     del os.environ["GPUPROF_FOLLOWED"]
     of_ranks = ("TORCHELASTIC_RUN_ID", "ACCELERATE_MIXED_PRECISION")
@@ -59,9 +59,10 @@ def _folder_of_program() -> str:
 
 
 def _give_way(folder: str) -> None:
-    """Forget our modules whose names the program's own modules have.
+    """Unload modules that we imported if the program has its own modules of the same names.
 
-    Python would find that one first, had nobody imported the other before.
+    Otherwise the program's import would get the module that is already loaded. Without gpuprof,
+    Python finds the program's module first.
     """
     new = {name.partition(".")[0] for name in set(sys.modules) - _before}
     for name in new - {"gpuprof", "gpuprof_timing", "sitecustomize"}:
@@ -74,7 +75,7 @@ def _give_way(folder: str) -> None:
 _next = importlib.machinery.PathFinder.find_spec("sitecustomize", _behind)
 if _next is not None and _next.loader is not None:
     _own = importlib.util.module_from_spec(_next)
-    sys.modules["sitecustomize"] = _own  # it is what the program means by this name
+    sys.modules["sitecustomize"] = _own  # the program expects its own module under this name
     _next.loader.exec_module(_own)
 
 try:
@@ -92,5 +93,5 @@ try:
 except Exception as error:
     _what = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
     sys.stderr.write(f"gpuprof: {sys.executable}: not profiled: {_what}\n")
-with contextlib.suppress(OSError):  # the directory is gone: nothing of the program's is in it
+with contextlib.suppress(OSError):  # the current directory was removed, so it has no modules
     _give_way(_folder_of_program())
