@@ -1,4 +1,4 @@
-"""Profiling the workers of a Ray job. The only place of gpuprof that imports Ray."""
+"""Profiles the workers of a Ray job. This is the only package of gpuprof that imports Ray."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use what only drivers need, as each worker imports this package."""
+    """Import a name on first use: all workers import this package, and only drivers need these."""
     if name in _MODULES:
         return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

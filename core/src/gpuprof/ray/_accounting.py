@@ -1,4 +1,4 @@
-"""What each node of the cluster, dead nodes included, holds of a run."""
+"""Accounts for a run's files and workers on each node of the cluster, dead nodes included."""
 
 from __future__ import annotations
 
@@ -27,15 +27,18 @@ Plan = Mapping[Key, PlannedWorker]
 def settle_nodes(
     nodes: Nodes, planner: Planner, plan: Plan, collection: Collection, give_up: bool
 ) -> tuple[list[NodeRecord], list[str]]:
-    """Settle what has ended on every node.
+    """Settle the files of ended workers on every node.
 
     Args:
+        nodes: the nodes of the cluster.
+        planner: the run's planner.
         plan: the profiled workers.
-        collection: what has been brought home already.
-        give_up: do not wait any longer for profilers.
+        collection: the files that have already been brought to the driver.
+        give_up: whether to stop waiting for profilers.
 
     Returns:
-        What each node has, dead ones included, and the nodes that did not answer.
+        The record of each node, including those of dead nodes that can be read here; and a message
+        for each node that died or did not answer.
     """
     records, faults = _settled(nodes, planner, plan, give_up)
     dead_nodes = nodes.lost()
@@ -55,7 +58,7 @@ def settle_nodes(
 
 
 def actors_on_dead_nodes(nodes: Nodes, handles: Mapping[Key, Any]) -> dict[str, str]:
-    """The dead node of each actor that was on one, by worker name."""
+    """For each actor that was on a dead node, the name of that node, by the worker's name."""
     dead_nodes = nodes.lost()
     places = {key: nodes.of_actor(handle) for key, handle in handles.items()} if dead_nodes else {}
     return {
@@ -66,7 +69,7 @@ def actors_on_dead_nodes(nodes: Nodes, handles: Mapping[Key, Any]) -> dict[str, 
 def _settled(
     nodes: Nodes, planner: Planner, plan: Plan, give_up: bool
 ) -> tuple[list[NodeRecord], list[str]]:
-    """What each node has, and a message for each node that did not answer."""
+    """The record of each node, and a message for each living node that did not answer."""
     records: list[NodeRecord] = []
     silent: list[str] = []
     for answer in nodes.ask(
@@ -85,7 +88,7 @@ def _settled(
 
 
 def _settle(config: Config, run: str, output_dir: str, plan: Plan, give_up: bool) -> NodeRecord:
-    """Settle a node and read what it has. Runs there."""
+    """Settle a node's files and return its record. Runs on that node."""
     return settle_node(Planner(config, run, output_dir), plan, give_up)
 
 
@@ -95,13 +98,13 @@ def explainer(
     tasks: Mapping[str, str],
     on_dead_nodes: Mapping[str, str],
 ) -> Callable[[ReceiptRow], ReceiptRow]:
-    """A function that adds what the driver knows to a receipt row.
+    """Return a function that adds what the driver knows to a row of the receipt.
 
     Args:
-        unregistered_actors: actors never passed to `profiler.add`.
-        problems: why a window was not opened, by worker name and window label.
-        tasks: the last step of workers that count their own steps, by worker name.
-        on_dead_nodes: the dead node of each actor that was on one, by worker name.
+        unregistered_actors: the actors that were never passed to `profiler.add`.
+        problems: why a window was not opened, by the worker's name and the window's label.
+        tasks: how far each worker got that counts its own steps, by the worker's name.
+        on_dead_nodes: the name of the dead node, by the names of the workers that were on it.
     """
     names = {f"{group}-{rank}" for group, rank in unregistered_actors}
 
@@ -120,7 +123,10 @@ def explainer(
 
 
 def last_steps(records: Iterable[NodeRecord], tasks: Container[Key]) -> dict[str, str]:
-    """The last step of each task, by worker name; the highest of several processes."""
+    """How far each task got, by the worker's name.
+
+    Of several processes of a task, the one with the highest step counts.
+    """
     last: dict[str, int | None] = {}
     for start in (start for record in records for start in record.starts):
         if (start.group, start.rank) in tasks and start.session is not None:

@@ -1,4 +1,4 @@
-"""What the processes of a run tell each other in the store of Ray's cluster."""
+"""What the processes of a run tell each other through the key-value store of Ray's cluster."""
 
 from __future__ import annotations
 
@@ -28,10 +28,13 @@ _next: dict[tuple[str, str], int] = {}
 
 
 def announce(run: str, driver: str, address: Address, planning: Planning) -> None:
-    """Leave what workers need: where the driver listens, and how to plan workers that they make.
+    """Tell workers where the driver listens, and how to plan the workers that they make.
 
     Args:
-        driver: its own name, which no actor gets.
+        run: the run's id.
+        driver: the driver's worker name, which no actor gets.
+        address: where the driver listens.
+        planning: plans the workers that workers make.
     """
     _put(run, _WORKER + driver)
     _put(run, _DRIVER, json.dumps(attrs.asdict(address)).encode())
@@ -40,48 +43,49 @@ def announce(run: str, driver: str, address: Address, planning: Planning) -> Non
 
 @functools.lru_cache(maxsize=1)
 def announced_planning(run: str) -> Planning | None:
-    """What plans the workers that a worker makes; ``None`` if the driver has announced nothing."""
+    """The planning for workers that a worker makes; ``None`` if the driver announced nothing."""
     content = _get(run, _PLANNING)
     planning: Planning | None = pickle.loads(content) if content else None
     return planning
 
 
 def connect(session: Session) -> None:
-    """Connect a session, of a worker or of a process that runs tasks, if the driver listens."""
+    """Connect the session of a worker or of a process that runs tasks, if the driver listens."""
     content = _get(session.row["run"], _DRIVER)
     if content is not None:
         _listener.connect(session, Address(**json.loads(content)))
 
 
 def note_class(run: str, name: str) -> None:
-    """Note that the run has an actor of a class, recorded or not."""
+    """Note that the run has an actor of the class `name`, whether the actor is recorded or not."""
     _put(run, _CLASS + name)
 
 
 def classes(run: str) -> list[str]:
-    """The names of the classes of which the run has actors."""
+    """The names of the classes of the run's actors."""
     return sorted(_names(run, _CLASS))
 
 
 def next_rank(run: str, group: str) -> int:
-    """A rank that no other worker of the group has, whichever process starts it."""
+    """A rank that no other worker of the group has, whichever process started that worker."""
     rank = _next.get((run, group), 0)
-    while _put(run, f"{_WORKER}{group}-{rank}", overwrite=False):  # somebody has it
+    while _put(run, f"{_WORKER}{group}-{rank}", overwrite=False):  # the rank is taken
         rank += 1
     _next[run, group] = rank + 1
     return rank
 
 
 def note_worker(run: str, worker_plan: PlannedWorker) -> None:
-    """Tell the driver of a worker that another worker makes."""
+    """Tell the driver about a worker that this worker starts."""
     _put(run, _WORKER + worker_plan.worker.name, pickle.dumps(worker_plan))
 
 
 def noted_workers(run: str, keys_to_skip: Container[Key]) -> Iterator[PlannedWorker]:
-    """The workers that other workers have made.
+    """The workers that other workers have started.
 
     Args:
-        keys_to_skip: groups and ranks to leave out.
+        run: the run's id.
+        keys_to_skip: groups and ranks of the workers to leave out.
     """
     for name in _names(run, _WORKER):
         group, _, rank = name.rpartition("-")
@@ -91,12 +95,12 @@ def noted_workers(run: str, keys_to_skip: Container[Key]) -> Iterator[PlannedWor
 
 
 def environment(runtime_env: Mapping[str, Any]) -> RuntimeEnv:
-    """A runtime environment as Ray hands it on inside of itself."""
+    """A runtime environment, as the type that Ray itself uses internally."""
     return RuntimeEnv(**runtime_env)
 
 
 def _put(run: str, name: str, content: bytes = b"", overwrite: bool = True) -> bool:
-    """Returns whether there was something before."""
+    """Store a value. Returns whether the key had a value before."""
     key = _key(run, name)
     had_value: bool = internal_kv._internal_kv_put(key, content, overwrite, namespace=_SPACE)
     return had_value

@@ -1,13 +1,13 @@
 """The driver's connections to busy workers.
 
-Each session keeps a connection to the driver, which a thread of its own reads.
+Each session keeps a connection to the driver. A separate thread of the worker reads it.
 
-A remote call would wait behind the worker's running method, which may take the whole step. A
-long-polling call from the worker would keep it alive: a Ray process cannot end before the calls it
-made have returned.
+Ray's own calls would not do. A remote call would wait behind the worker's running method, which may
+take the whole step. A long-polling call from the worker would keep the worker alive: a Ray process
+cannot end before the calls that it made have returned.
 
-JSON lines over TCP. A worker got the run's secret through Ray, and proves that it knows it by
-answering a challenge. A recorded answer cannot be replayed.
+The messages are lines of JSON over TCP. A worker gets the run's secret through Ray, and proves that
+it knows the secret by answering a challenge. A recorded answer cannot be replayed.
 """
 
 from __future__ import annotations
@@ -47,31 +47,32 @@ from gpuprof.ray._wire import (
 )
 
 ENDED = "the worker's connection is gone: it has ended, or the network has lost it"
-"""The answer for a worker without a connection. If it lives, it closes its window before its next
-one, or when it ends."""
+"""The answer on behalf of a worker without a connection. If the worker is still alive, it closes
+its window before it opens the next one, or when it ends."""
 _HELLO, _CROWDED, _HANGING_UP = 10.0, 1.0, 1.0
-"""Timeouts in seconds: for a peer's introduction, for one while the limit below is reached, and for
-peers to read the last messages at the end."""
+"""Timeouts in seconds: for a peer's introduction; for a peer's introduction while the limit
+`_STRANGERS` is reached; and, at the end, for peers to read the last messages."""
 _STRANGERS = 128
-"""Maximum peers awaiting introduction. Each takes a file descriptor that the training may need, so
-further ones wait in the system's queue."""
+"""The most peers that may await introduction. Each takes a file descriptor that the training may
+need, so further peers wait in the system's queue."""
 _ENOUGH = 3
-"""Workers that stay connected for one clock, as some may end."""
+"""How many workers stay connected for each clock. It is more than one, because workers may end."""
 _QUESTIONS, _PAUSE, _CLOCK_INTERVAL, _CLOCK_SHARE = 8, 0.02, 10.0, 0.1
-"""Questions of which the fastest answer counts, seconds between them, and seconds between two
-measurements of a clock: the latter grow with the clocks, so that all share ten in a second."""
+"""For measuring a clock: the number of questions, of which the fastest answer counts; the seconds
+between two questions; the seconds between two measurements; and the seconds by which each clock
+lengthens the time between two measurements, so that there are at most ten measurements a second."""
 
 
 @attrs.define(eq=False)
 class Request:
-    """A window to open or close on some workers, and what they have answered.
+    """A request to open or close a window on some workers, and the workers' answers.
 
     Args:
         kind: ``open`` or ``close``.
-        windows: the window by worker.
-        expiry: seconds since the epoch, after which opening is too late.
-        answers: by worker, what went wrong, or ``None``, and what has become of the window, if the
-            worker knows.
+        windows: each worker's window, by the worker's name.
+        expiry: seconds since the epoch, after which it is too late to open the window.
+        answers: by worker, what went wrong or ``None``, and the window's entry if the worker has
+            one.
     """
 
     kind: Literal["open", "close"]
@@ -93,18 +94,20 @@ class Request:
 
 
 class Channel:
-    """The driver's end: a server on a thread of its own.
+    """The driver's end of the connections: a server on a separate thread.
 
     Args:
         host: the address to listen on.
-        on_clock: gets what is measured of the workers' monotonic clocks, on the channel's thread;
-            ``None``: none is. One worker tells the time for all that share its clock, and none
-            for that of this process.
+        on_clock: called on the channel's thread with each measurement of a worker's monotonic
+            clock; ``None`` means that no clock is measured. One worker is asked for all workers
+            that share its clock, and none for the clock of this process.
 
     Attributes:
-        keeps_all: whether all workers stay connected. Otherwise a few for each clock do, which
-            suffice to measure it: each connection takes a file that the job may need.
-        disconnected: the workers that were connected, and are not any more.
+        address: the address and the secret with which workers connect.
+        keeps_all: whether all workers stay connected. Otherwise only the few stay that are needed
+            to measure each clock, since each connection takes a file descriptor that the job may
+            need.
+        disconnected: the workers that were connected and no longer are.
     """
 
     def __init__(self, host: str, on_clock: Callable[[Measurement], object] | None = None) -> None:
@@ -140,25 +143,27 @@ class Channel:
     ) -> Request:
         """Tell workers to open or close a window.
 
-        Workers that connect before `forget` are told then.
+        A worker that is not connected yet gets the request when it connects, unless `forget` was
+        called before.
 
         Args:
             kind: ``open`` or ``close``.
-            windows: the window by worker.
-            timeout: seconds after which opening is too late.
+            windows: each worker's window, by the worker's name.
+            timeout: seconds after which it is too late to open the window.
         """
         request = Request(kind, windows, time.time() + timeout)
         self._loop.call_soon_threadsafe(self._post, request)
         return request
 
     def tell_step(self, left_out: bool, timeout: float, withdrawn: bool = False) -> None:
-        """Announce a step to all workers, and whether they leave it out of their trees.
+        """Announce a step to all workers, and whether they leave the step out of their trees.
 
         A worker that connects while a step is left out gets the announcement late.
 
         Args:
-            timeout: maximum seconds to wait for their acknowledgements.
-            withdrawn: whether they were told before that they leave it out.
+            left_out: whether workers leave the step out.
+            timeout: maximum seconds to wait for the workers' acknowledgements.
+            withdrawn: whether this withdraws an earlier announcement that the step is left out.
         """
         self._left_out = left_out
         note: StepNote = {"kind": "step", "left_out": left_out, "withdrawn": withdrawn}
@@ -168,8 +173,8 @@ class Channel:
         """Have all workers write what they have recorded.
 
         Args:
-            last: whether they also end their ledgers.
-            timeout: maximum seconds to wait for them.
+            last: whether the workers also end their ledgers.
+            timeout: maximum seconds to wait for the workers.
         """
         self._tell_all({"kind": "flush", "last": last}, timeout)
 
@@ -201,12 +206,12 @@ class Channel:
             task.cancel()
         if self._watched:
             await asyncio.wait(self._watched.values())
-        while None in self._serving.values():  # these are getting their streams
+        while None in self._serving.values():  # these connections are just getting their streams
             await asyncio.sleep(0)
         for writer in self._serving.values():
             if writer is not None:
-                writer.close()  # which ends its reader
-        if self._serving:  # a peer that reads no more is not waited for
+                writer.close()  # this also ends the reader
+        if self._serving:  # do not wait forever for a peer that no longer reads
             await asyncio.wait(self._serving, timeout=_HANGING_UP)
 
     async def _accept(self, listener: socket.socket) -> None:
@@ -219,7 +224,7 @@ class Channel:
                 self._strangers.release()
                 await self._readable(listener)
                 continue
-            except OSError:  # the job has opened all the files that it may
+            except OSError:  # the process has reached its limit of open files
                 self._strangers.release()
                 await asyncio.sleep(_CROWDED)
                 continue
@@ -253,10 +258,10 @@ class Channel:
         self._unheard = set(self._connections), acknowledgment
         for writer in self._connections.values():
             writer.write(json.dumps(note).encode() + b"\n")
-        self._hear("")  # there may be nobody
+        self._hear("")  # if no worker is connected, nothing needs to be acknowledged
 
     def _hear(self, worker: str) -> None:
-        """Note that a worker has acknowledged what all were told, or has disconnected."""
+        """Note that a worker has acknowledged the message to all workers, or has disconnected."""
         workers, acknowledgment = self._unheard
         workers.discard(worker)
         if not workers:
@@ -297,7 +302,7 @@ class Channel:
     async def _introduce(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> Hello | None:
-        """The worker at the other end, if it is one."""
+        """The introduction of the worker at the other end; ``None`` if it is not a worker."""
         challenge: Challenge = {"challenge": secrets.token_hex(16)}
         writer.write(json.dumps(challenge).encode() + b"\n")
         patience = _CROWDED if self._strangers.locked() else _HELLO

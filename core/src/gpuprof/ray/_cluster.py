@@ -59,7 +59,7 @@ def examine_nodes(config: Config, address: str = "auto") -> list[tuple[str, list
         GpuprofError: there is none.
     """
     nodes = connected_nodes(address)
-    # The limit as the cluster has it: it is set where each node is started, and the same for all.
+    # the cluster's own limit: it is set when a node is started, and is the same on all nodes
     limit = float(ray._raylet.Config.worker_register_timeout_seconds())
     results = []
     for answer in nodes.ask(examine, config, limit, timeout=_DEADLINE):

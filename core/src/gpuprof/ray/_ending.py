@@ -56,8 +56,9 @@ def ask_for_trees(handles: Mapping[Key, Any]) -> dict[Key, Tree]:
 def all_trees(
     answers: Mapping[Key, Tree], handles: Mapping[Key, Any], records: Sequence[NodeRecord]
 ) -> dict[Key, Tree]:
-    """The workers' trees by group and rank, from their answers or else from their files.
+    """The workers' trees by group and rank: from the worker's answer, or else from its files.
 
+    A worker with several files, one for each of its starts, gets the merged tree of these files.
     Empty trees are left out.
     """
     file_trees: dict[Key, list[Tree]] = {}
@@ -67,7 +68,7 @@ def all_trees(
             file_trees.setdefault((start.group, start.rank), []).append(tree)
     trees = {}
     for key in [*handles, *sorted(key for key in file_trees if key not in handles)]:
-        # A worker writes its file before it answers; a restarted worker has a file for each start.
+        # a worker writes its file before it answers, so the files are up to date
         tree = (
             answers[key]
             if key in answers and len(file_trees.get(key, ())) < 2
@@ -94,11 +95,11 @@ def finish_reports(
             profilers.
         wrapped_workers: groups and ranks of the workers that run under a profiler.
         handles: the actors' handles.
-        idle: the processes of tasks.
-        out_of_reach: living actors without a handle here. They cannot be killed, so after the same
-            grace period they are no longer waited for.
-        timeout: seconds.
-        actors_of_workers: actors that other workers have made.
+        idle: ends the processes that run tasks.
+        out_of_reach: returns the living actors without a handle in this process. They cannot be
+            killed from here, so they are not waited for after the grace period of `_GRACE`.
+        timeout: maximum seconds to wait.
+        actors_of_workers: actors that other workers have started.
     """
     receipt, records = look(False)
     unfinished_workers = {row.worker for row in receipt.rows if row.state != "complete"}
@@ -127,7 +128,7 @@ def finish_reports(
 
 
 def worker_entries(plan: Iterable[PlannedWorker]) -> list[WorkerEntry]:
-    """The plan for the manifest, without secrets."""
+    """The plan in the manifest's form, without secrets."""
     return [
         {
             "group": worker_plan.worker.group,
@@ -152,7 +153,8 @@ def bring_home(
     """Write the driver's tree, and move the nodes' files to the driver.
 
     Returns:
-        The receipt with the files' places at home, and all files by their node and path there.
+        The receipt with the files' paths on the driver, and all files of the run by their node and
+        their path on that node.
     """
     node = os.path.join(directory, node_name())
     make_directory(node)
@@ -173,8 +175,8 @@ def interrupted_message(receipt: Receipt, plan: list[PlannedWorker], away: str) 
     """The log line for a second Ctrl-C: which reports may be lost, and where the files are.
 
     Args:
-        receipt: the latest; without rows if none was made.
-        plan: of all workers.
+        receipt: the latest receipt; it has no rows if none was made.
+        plan: the plan of all workers.
         away: the run's directory on the nodes.
     """
     receipt_workers = {row.worker for row in receipt.rows}
@@ -227,16 +229,16 @@ def _snapshot(_: object) -> TreeEntry:
 Process = tuple[str, int]
 """A node's name and a process id there."""
 _WORKER, _IDLE = "ray::", "ray::IDLE"
-"""What the process titles of Ray's workers begin with, and that of an idle one. A busy one has the
-task's name."""
+"""How the process titles of Ray's workers begin, and how the title of an idle one begins. The title
+of a busy worker has the task's name instead of ``IDLE``."""
 
 
 class IdleWorkers:
-    """The processes of a run that nobody has a handle of: those that run tasks end once idle.
+    """Ends processes of a run for which this process has no handle: idle ones that run tasks.
 
     Args:
-        nodes: of the cluster.
-        run_directory: of the run on each node.
+        nodes: the nodes of the cluster.
+        run_directory: the run's directory on each node.
         workers: groups and ranks of the tasks.
     """
 
@@ -251,10 +253,10 @@ class IdleWorkers:
         Processes that run a task are left alone.
 
         Args:
-            actors: groups and ranks of actors to end, too, busy or not.
+            actors: groups and ranks of actors to end as well, even if they are busy.
 
         Returns:
-            Whether any of these processes is left, whether signaled now or earlier.
+            Whether any of these processes still exists, signaled now or earlier.
         """
         if not self._workers and not actors:
             return False

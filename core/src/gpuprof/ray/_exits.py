@@ -1,4 +1,4 @@
-"""Why workers have ended: Ray's records tell what the job ended from what crashed."""
+"""Why workers have ended: Ray's records tell workers that the job ended from crashed ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gpuprof.ray._nodes import Nodes
 Process = tuple[str | None, int]
 """A node's name and a process id there."""
 _PATIENCE = 20.0
-"""Seconds for Ray to record the end of a process that has just ended."""
+"""Seconds to wait for Ray to record the end of a process that has just ended."""
 
 
 def ended_by_job(nodes: Nodes, ends: Sequence[Ended]) -> list[Ended]:
-    """The workers among `ends` that the job itself ended, as with `ray.kill`.
+    """The workers among `ends` that the job itself ended, for example with `ray.kill`.
 
-    An actor that Ray ended because its owner crashed is not among them.
+    This does not include actors that Ray ended because their owner crashed.
     """
     # Ray's tables are not a public API; if they fail, each end counts as a crash
     with contextlib.suppress(Exception):
@@ -44,7 +44,7 @@ def _ended_by_job(nodes: Nodes, processes: set[tuple[str, int]]) -> set[Process]
         return _exits(nodes), _dead_owners()
 
     def is_missing(result: tuple[dict[bytes, _Exit], dict[bytes, bytes]]) -> bool:
-        """Whether the end of one of them, or of an owner with which it ended, is not recorded."""
+        """Whether Ray has yet to record the end of a process, or of the owner it ended with."""
         exits, owners = result
         dead = set(owners.values())
         return any(
@@ -54,11 +54,12 @@ def _ended_by_job(nodes: Nodes, processes: set[tuple[str, int]]) -> set[Process]
     exits, owners = close.wait(look(), look, is_missing, _PATIENCE, pause=0.1)
 
     def by_job(worker: bytes) -> bool:
-        if worker in owners:  # however it then ended: on a busy machine Ray may call that an error
+        # if the owner died, its end decides: on a busy machine Ray may call this end an error
+        if worker in owners:
             return by_job(owners[worker])
         return worker in exits and exits[worker].intended
 
-    # a process id may have come again: then all its processes count
+    # if a process id was used again, all processes that had it must have been ended by the job
     crashes = {end.process for worker, end in exits.items() if not by_job(worker)}
     return {end.process for end in exits.values()} - crashes
 
@@ -82,7 +83,7 @@ def _exits(nodes: Nodes) -> dict[bytes, _Exit]:
 
 
 def _dead_owners() -> dict[bytes, bytes]:
-    """The owners of the actors that Ray ended because their owners had died, by worker id."""
+    """By worker id, the owner of each actor that Ray ended because its owner had died."""
     from ray._private.state import state
     from ray.core.generated.common_pb2 import ActorDiedErrorContext
     from ray.core.generated.gcs_pb2 import ActorTableData

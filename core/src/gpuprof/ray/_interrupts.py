@@ -11,15 +11,15 @@ from gpuprof._log import log
 
 
 class Interrupts(AbstractContextManager["Interrupts"]):
-    """Holds the first interrupt back until the block has ended, and lets the second through.
+    """Delays the first interrupt until the block has ended, and lets the second through.
 
-    A program with a handler of its own keeps it.
+    If the program has its own handler of SIGINT, this does nothing.
 
     Args:
-        pressed: whether the run is being finished because of a first interrupt.
+        pressed: whether the first interrupt has already come, so that the run is being finished.
 
     Attributes:
-        twice: whether the second has come.
+        twice: whether the second interrupt has come.
     """
 
     def __init__(self, pressed: bool = False) -> None:
@@ -36,7 +36,7 @@ class Interrupts(AbstractContextManager["Interrupts"]):
             try:
                 if self._pressed:
                     self._say()
-            except KeyboardInterrupt:  # the second one, already
+            except KeyboardInterrupt:  # this is already the second one
                 self.__exit__(KeyboardInterrupt, None, None)
                 raise
         return self

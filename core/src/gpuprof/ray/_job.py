@@ -15,7 +15,7 @@ from gpuprof._shim.row import VARIABLE
 _HOOK = "worker_process_setup_hook"
 _MARK = "__gpuprof_replaces__"
 _SPARE_WORKERS = "RAY_prestart_worker_first_driver"
-"""Ray's own setting; its servers read it when they start."""
+"""A setting of Ray's. Ray's servers read it when they start."""
 
 
 def hook_workers(
@@ -66,7 +66,7 @@ def hook_workers(
 def _no_spare_workers() -> Iterator[None]:
     """Keep a cluster that starts here from starting a worker for each core ahead of the job.
 
-    These have no runtime environment, and so none of them could serve a job with this hook.
+    Such workers have no runtime environment, so a job with this hook could not use them.
     """
     if _SPARE_WORKERS in os.environ:
         yield
@@ -79,13 +79,13 @@ def _no_spare_workers() -> Iterator[None]:
 
 
 def _by_client(args: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
-    """Whether Ray Client connects, whose server runs what a driver would."""
+    """Whether this is a connection by Ray Client. Its driver is on the server, not here."""
     address = args[0] if args else options.get("address")
     return str(address or os.environ.get("RAY_ADDRESS", "")).startswith("ray://")
 
 
 def _own_variables() -> dict[str, str]:
-    """The user's settings in the environment."""
+    """The user's gpuprof settings in the environment."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -96,11 +96,11 @@ def _own_variables() -> dict[str, str]:
 def worker_hook(module: str, theirs: Any) -> Callable[[], None]:
     """The function that Ray calls in a worker process.
 
-    Ray ends a worker whose hook raises, so this one does not. As a closure it travels by value: a
-    node without gpuprof runs it, too.
+    Ray ends a worker whose hook raises, so gpuprof's part of the hook never raises. The hook is a
+    closure, so it is pickled by value and runs even on a node without gpuprof.
 
     Args:
-        module: the full name of the module whose ``install_in_worker`` it calls.
+        module: the full name of the module whose ``install_in_worker`` the hook calls.
         theirs: the job's own hook, a function or its dotted name; called afterwards.
     """
 

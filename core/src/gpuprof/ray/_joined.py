@@ -1,8 +1,9 @@
 """A run that one process begins and another drives, such as a framework's controller.
 
-The first is a `Starter`: it starts the other and waits for it. The other makes the workers and
-counts the steps with a `Joined` profiler, and leaves its part of the end to the `Starter`, which
-brings the files home, writes the manifest and prints.
+The process that begins the run has a `Starter`: it starts the driving process and waits for it. The
+driving process makes the workers and counts the steps, with a `Joined` profiler. At the end, the
+`Joined` profiler hands its part over to the `Starter`, which brings the files home, writes the
+manifest and prints.
 """
 
 from __future__ import annotations
@@ -40,13 +41,16 @@ TASKS = "Tasks"
 
 
 def driving_session() -> Session | None:
-    """The session of this process, if a `Starter` has started it, or a process that started it."""
+    """The session of this process, if a `Starter` has started it directly or indirectly.
+
+    Otherwise ``None``.
+    """
     session = public.session()
     return session if session is not None and session.row.get("drives") else None
 
 
 class Starter(Profiler):
-    """Begins and ends a run that another process drives. Its workers are that process."""
+    """Begins and ends a run that another process drives. Its only worker is that process."""
 
     _starts_driver = True
 
@@ -55,11 +59,11 @@ class Starter(Profiler):
         return _parts.take(self.run) if ray.is_initialized() else ()
 
     def _begin_ledger(self) -> LedgerWriter | None:
-        """None: this process only waits."""
+        """Begin no ledger, because this process only waits."""
         return None
 
     def _profiled(self) -> dict[tuple[str, int], PlannedWorker]:
-        """Also what nobody else accounts for: a driver that was killed has left no part."""
+        """Add the workers that no part accounts for: a killed driver leaves no part."""
         worker_plans = close.plan_of(self._planner, self._nodes.on_each(read_node, self._away))
         keys_of_others = _keys(self._others)
         orphans = {
@@ -89,10 +93,10 @@ class Starter(Profiler):
 
 
 class _InSession(Profiler):
-    """Drives a run that began before this process did: it is one of the run's workers."""
+    """Drives a run that began before this process. The process is itself a worker of the run."""
 
     def _placed(self, config: Config) -> Config:
-        """The directories are the run's: relative ones may have another meaning here."""
+        """Use the directories of the run: relative paths may mean other directories here."""
         row = self._session.row
         final, working = os.path.dirname(row["run_directory"]), row["output_dir"]
         staging = None if working == final else working
@@ -121,12 +125,12 @@ class Joined(_InSession):
     """Drives a run that a `Starter` has begun."""
 
     def _begin_files(self, directory: str) -> Collection:
-        """The `Starter` has written that the run begins, and brings its files home."""
+        """Write nothing: the `Starter` has written the run's beginning, and brings files home."""
         os.makedirs(directory, exist_ok=True)  # on another node
         return Collection(self._nodes, self._away, directory, enabled=False)
 
     def _expect_end(self) -> None:
-        """Nothing: the `Starter` expects it."""
+        """Do nothing: the `Starter` expects the end."""
 
     def _file(
         self, directory: str, runner: TreeEntry, records: list[NodeRecord], *parts: Part
@@ -137,18 +141,19 @@ class Joined(_InSession):
         return parts[-1].receipt
 
     def _print(self, trees: printing.Trees, runner: TreeEntry) -> None:
-        """Nothing: the `Starter` prints all of the run."""
+        """Print nothing: the `Starter` prints everything about the run."""
 
 
 class Launched(_InSession):
-    """Drives the workers of a job that `gpuprof run` has started, and that knows nothing of it.
+    """Drives the workers of an unmodified job that `gpuprof run` has started.
 
     Args:
-        settings: what `gpuprof run` was given: ``source``, ``system``, ``overrides``, ``defaults``.
+        settings: the settings given to `gpuprof run`: ``source``, ``system``, ``overrides``,
+            ``defaults``.
     """
 
     _earlier: ClassVar[list[Part]] = []
-    """What was known at the ends of the clusters that the job had before."""
+    """The parts from the ends of the clusters that the job has used before."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._defaults = settings["defaults"]
@@ -167,7 +172,7 @@ class Launched(_InSession):
 
     def _begin_tree(self) -> RunnerTree:
         self._planner.library_steps = True
-        self._session.row["print_tree"] = False  # it is the run's that is printed
+        self._session.row["print_tree"] = False  # the run's end prints it
         self._session.drives = True
         return super()._begin_tree()
 
@@ -176,7 +181,7 @@ class Launched(_InSession):
         super()._print({key: tree for key, tree in trees.items() if key != own}, runner)
 
     def _begin_files(self, directory: str) -> Collection:
-        """`gpuprof run` has written that the run begins."""
+        """Read the run's beginning, which `gpuprof run` has written."""
         about = runs.about(directory)
         if about is None or about.beginning is None:
             raise OutputError(f"{directory}: run.json is not there any more")
@@ -206,12 +211,12 @@ class Launched(_InSession):
         return super()._file(directory, runner, records, *self._earlier)
 
     def _end_ledger(self) -> None:
-        """Not its end: the job may start Ray again."""
+        """Only drain the ledger, because the job may start Ray again."""
         if self._ledger is not None:
             self._ledger.drain()
 
     def announce(self) -> None:
-        """Leave in Ray's store what workers need that find the driver by themselves."""
+        """Leave in Ray's store what workers need to find the driver by themselves."""
         if self.directory is None:
             return
         self._preflight.look_for_tool()  # on the other nodes, too
@@ -222,19 +227,22 @@ class Launched(_InSession):
         _announced.note_class(self.run, TASKS)
 
     def group_of(self, name: str) -> str | None:
-        """The group of an actor of a class; ``None``: it is not recorded."""
+        """The group of an actor of the class `name`; ``None`` if such actors are not recorded."""
         _announced.note_class(self.run, name)
         return self.config.recorded_as(name)
 
     def tasks_runtime_env(self, runtime_env: Mapping[str, Any]) -> dict[str, Any]:
-        """The job's runtime environment, with which its tasks are recorded, unless left out."""
+        """The job's runtime environment, extended so that its tasks are recorded or left out.
+
+        The configuration decides whether tasks are recorded.
+        """
         group = self.config.recorded_as(TASKS)
         if self.directory is None or group is not None:
             return self.job_runtime_env(runtime_env, group or TASKS)
         return self.leave_out(runtime_env)
 
     def leave_out(self, runtime_env: Mapping[str, Any]) -> dict[str, Any]:
-        """What an actor starts with that is not recorded; those that it makes are."""
+        """The runtime environment of an unrecorded actor; the actors that it makes are recorded."""
         return self._planning.leave_out(runtime_env)
 
     def _begin_step(self, number: int) -> None:
@@ -254,7 +262,7 @@ class Launched(_InSession):
         super()._end(timeout)
 
     def _plan_those_of_workers(self) -> None:
-        """Take the workers that other workers have made into the plan."""
+        """Add the workers that other workers have started to the plan."""
         for worker_plan in _announced.noted_workers(self.run, self._plan):
             worker = worker_plan.worker
             self._plan[worker.group, worker.rank] = worker_plan
@@ -264,12 +272,12 @@ class Launched(_InSession):
                 self._expect_windows(worker_plan)
 
     def expect_no_handle(self, group: str, rank: int) -> None:
-        """A worker is not expected to be registered: it connects by itself."""
+        """Do not expect a worker to be registered, because it connects by itself."""
         self._unregistered.remove((group, rank))
         self._by_themselves.add((group, rank))
 
     def flush(self) -> None:
-        """Have the connected workers write what they have recorded, as they may be killed."""
+        """Have the connected workers write what they have recorded, before one may be killed."""
         if self._windows is not None:
             self._windows.flush()
 

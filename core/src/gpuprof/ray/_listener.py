@@ -37,9 +37,10 @@ _listening = threading.Lock()
 
 
 def start_session(_: object, address: Address) -> str | None:
-    """Start the worker's session and connect to the driver; Ray runs this in the worker.
+    """Start the worker's session and connect it to the driver. Ray runs this in the worker.
 
-    Returns the session's name. A second call changes nothing.
+    Returns the session's name; ``None`` if this process is not a worker. A second call changes
+    nothing.
     """
     session = public.session()
     if session is None or session.child:
@@ -49,7 +50,7 @@ def start_session(_: object, address: Address) -> str | None:
 
 
 def connect(session: Session, address: Address) -> None:
-    """Connect a session to the driver, once."""
+    """Connect a session to the driver, unless it is connected already."""
     if _listening.acquire(blocking=False):
         threading.Thread(
             target=_listen, args=(session, address), name="gpuprof-channel", daemon=True
@@ -61,7 +62,8 @@ def _listen(session: Session, address: Address) -> None:
         with socket.create_connection((address.host, address.port), timeout=30) as connection:
             connection.settimeout(None)
             keep_alive(connection)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # clocks are measured
+            # no delay, because the driver measures this process's clock
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             lines = connection.makefile("rb")
             first = lines.readline()
             if not first:
@@ -122,7 +124,7 @@ def _obey(
     else:
         window, plan = Window(*message["window"]), session.windows.planned
         number = window.number
-        if plan.numbered(number) is None:  # an order's
+        if plan.numbered(number) is None:  # a window from an order
             plan.add([window])
         problem = session.refuses_orders or (
             session.open(number, message["expiry"])

@@ -23,14 +23,15 @@ from gpuprof.errors import ConfigError, GpuprofError
 Key = tuple[str, int]
 
 _NEXT = float("-inf")
-"""The first step of a worker without windows: it is looked for at the next one."""
+"""Stands for the first step of a worker without windows, so that the next step looks for it."""
 _LOOKS = 3
-"""Steps at whose beginnings an actor that was added is looked for: the table may be long, and an
-actor that was not started with `worker_options` is never found."""
+"""How many steps look for an added actor in Ray's table when they begin. The number is limited
+because the table may be long, and an actor that was not started with `worker_options` is never
+found."""
 
 
 class MistakeLog:
-    """Warns about each mistake once, at the first step, as the receipt may be hours away.
+    """Warns about each mistake once, as early as the first step: the receipt may be hours away.
 
     Attributes:
         due: whether there may be new warnings.
@@ -49,8 +50,8 @@ class MistakeLog:
         """Note an actor that was added.
 
         Args:
-            is_planned: whether `worker_options` was called for its group and rank. If not, it is a
-                mistake, unless the actor would not be profiled anyway.
+            is_planned: whether `worker_options` was called for the actor's group and rank. If not,
+                that is a mistake, unless the actor would not be profiled anyway.
         """
         self._added[handle._actor_id.hex()] = group, rank
         self._looks = _LOOKS
@@ -88,9 +89,9 @@ class MistakeLog:
         return [*([] if any_selected else oversights(config, rows)), *self._of_actors()]
 
     def _look_for_misnamed(self) -> None:
-        """Find new actors whose group or rank differs from the one they were started with.
+        """Find added actors whose group or rank differs from the one they were started with.
 
-        Ray's table may get an actor later than the job gets its handle.
+        An actor may appear in Ray's table only after the job has its handle.
         """
         self._looks -= 1
         if self._planner.config.selects_nothing:
@@ -127,11 +128,12 @@ _WITHOUT_WINDOW = (
 class UnregisteredActors:
     """Planned workers that have not been registered with `profiler.add`.
 
-    Tasks are never registered, so Ray's actor table tells which workers are actors.
+    Tasks are never registered. Ray's actor table tells which of these workers are actors.
 
     Attributes:
-        first: the step at which to warn about the earliest of them: that of its first window, or
-            the next one if it has none. Infinite if there is none left.
+        first: the earliest step at which to warn about one of these workers. For a worker with
+            windows this is the first step of its first window, and for any other the next step.
+            Infinite if there are no such workers.
     """
 
     def __init__(self, run: str) -> None:
@@ -144,7 +146,9 @@ class UnregisteredActors:
         """Expect a worker to be registered before its first window.
 
         Args:
-            is_selected: whether its group is, so that one without a window is expected as well.
+            key: the worker's group and rank.
+            worker_plan: the worker's plan.
+            is_selected: whether to expect the worker even if it has no window.
         """
         starts = [window.start for window in worker_plan.worker.windows if window.start is not None]
         if worker_plan.profiled and starts:
@@ -155,15 +159,16 @@ class UnregisteredActors:
         self.first = min(self.first, self._starts.get(key, float("inf")))
 
     def remove(self, key: Key) -> None:
-        """Remove a worker: it is registered, or was warned about."""
+        """Forget a worker, because it has registered or has already been warned about."""
         self._starts.pop(key, None)
         self.first = min(self._starts.values(), default=float("inf"))
 
     def warn(self, step: int) -> None:
         """Warn about unregistered actors whose first window begins at this step.
 
-        Looks each up once, as Ray's actor table may be long; one without a window more often, as
-        that table may get an actor later than the job gets its handle.
+        Looks each worker up in Ray's actor table once, as the table may be long. A worker without a
+        window is looked up several times, as its actor may appear in the table only after the job
+        has its handle.
         """
         due = {key: start for key, start in self._starts.items() if start <= step}
         for key in due:
@@ -186,7 +191,7 @@ class UnregisteredActors:
 
     @staticmethod
     def sentences(keys: Iterable[Key]) -> list[str]:
-        """What to say of unregistered actors that have no windows."""
+        """The warning about unregistered actors without windows, if there are any."""
         names = [f"{group}-{rank}" for group, rank in sorted(keys)]
         return [f"{listed(names)}: {_WITHOUT_WINDOW}"] if names else []
 
@@ -194,7 +199,8 @@ class UnregisteredActors:
         """The workers among `keys` that are actors started by this process.
 
         Args:
-            alive: skip dead actors.
+            keys: groups and ranks.
+            alive: whether to skip dead actors.
         """
         own_keys: set[Key] = set()
         # Ray's actor table is not a public API; if it fails, report no actors
@@ -208,9 +214,10 @@ class UnregisteredActors:
 
 
 def _actors_started_here(run: str, alive: bool) -> Iterator[tuple[str, Key]]:
-    """The run's actors that this process started, with ids; found by their runtime environment.
+    """The id, and the group and rank, of each actor of the run that this process started.
 
-    Skips actors started by a worker: they inherit its environment and need no `profiler.add`.
+    The runtime environment tells the run, group and rank of an actor. Skips actors started by a
+    worker: they inherit the worker's environment and need no `profiler.add`.
     """
     if not ray.is_initialized():
         return
@@ -235,16 +242,16 @@ def _row_of(runtime_env: str) -> Row | None:
 
 
 _GRACE = 2.0
-"""Seconds to wait for an actor to die: it may still answer just after `ray.kill`."""
+"""Seconds to wait for an actor to die, since it may still answer just after `ray.kill`."""
 
 
 def reject_other_than_handle(group: str, rank: int, handle: object) -> None:
-    """Reject what is not an actor's handle.
+    """Reject a handle that is not an actor's.
 
     Raises:
-        ConfigError: it is something else, such as ``None`` from a callable without a return.
+        ConfigError: `handle` is something else, such as ``None`` from a function without a return.
     """
-    if not hasattr(handle, "_actor_id"):  # by no class, as Ray Client's handles have another one
+    if not hasattr(handle, "_actor_id"):  # no class check: Ray Client's handles have another class
         raise ConfigError(
             f"{group}-{rank}: expected an actor's handle, got {type(handle).__name__}; return what "
             ".remote(...) of the actor's class returns; a task needs only worker_options"
@@ -287,12 +294,12 @@ def _has_died(actor: Any) -> bool:
 
 
 def run_has_ended(receipt: Receipt | None, worker: str) -> bool:
-    """Whether the run has ended: a worker that starts now is not profiled.
+    """Whether the run has ended, so that a worker that starts now is not profiled.
 
     Logs a warning if the run had profiling on.
 
     Args:
-        receipt: the run's, or ``None`` while it is running.
+        receipt: the run's receipt; ``None`` while the run goes on.
         worker: the new worker's name, for the warning.
     """
     if receipt is not None and receipt.directory is not None:

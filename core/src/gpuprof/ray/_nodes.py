@@ -1,4 +1,4 @@
-"""Running a function on every node of the cluster."""
+"""Runs functions on the nodes of the cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuprof.errors import GpuprofError, OutputError
 
 Result = TypeVar("Result")
 IN_FLIGHT = 3
-"""Calls of a stream in flight.
+"""The most calls of a stream that are in flight at once.
 
 With chunks of 16 MiB the driver holds three in Ray's object store and one in memory, 64 MiB
 together; the node holds the same.
@@ -28,9 +28,9 @@ class Answer(Generic[Result]):
     """One node's answer.
 
     Args:
-        node: its name, as in paths.
-        result: of the function.
-        error: why there is no result.
+        node: the node's name, as in paths.
+        result: the function's result.
+        error: why there is no result; ``None`` if there is one.
     """
 
     node: str
@@ -41,14 +41,14 @@ class Answer(Generic[Result]):
 class Nodes:
     """The nodes of the cluster, under unique names.
 
-    Names are part of paths, so their form is decided once, when there is a cluster: see
+    Names are part of paths, so their form is decided only once, when a cluster is connected; see
     `share_names`.
     """
 
     def __init__(self) -> None:
         self._share_names: bool | None = None
         self._seen: dict[str, str] = {}
-        name_node(None)  # an earlier cluster's
+        name_node(None)  # forget the name from an earlier cluster
         _ = self.share_names
 
     @property
@@ -63,15 +63,15 @@ class Nodes:
         return bool(self._share_names)
 
     def name(self, node: Mapping[str, Any]) -> str:
-        """A node's name in paths; its workers make the same one."""
+        """A node's name in paths. The workers on the node construct the same name."""
         host: str = node["NodeManagerHostname"]
         return unique_name(host, node["NodeID"]) if self.share_names else host
 
     def named(self, name: str) -> dict[str, Any]:
-        """The node with a name.
+        """The node with the given name.
 
         Raises:
-            OutputError: it is not alive.
+            OutputError: no living node has this name.
         """
         match = next((node for node in _alive() if self.name(node) == name), None)
         if match is None:
@@ -89,7 +89,7 @@ class Nodes:
         )
 
     def seen(self, node_id: str) -> str | None:
-        """The name of a node by Ray's hexadecimal id, dead or alive."""
+        """The name of the node with Ray's hexadecimal id, even if the node has died."""
         return self._seen.get(node_id)
 
     def of_actor(self, handle: Any) -> str | None:
@@ -113,9 +113,12 @@ class Nodes:
         """Call `function` here, and in a task on every other living node that matches `nodes`.
 
         Args:
+            function: the function.
+            arguments: the function's arguments.
             nodes: host names or wildcards.
-            gpu: only on nodes that have a GPU for Ray.
-            timeout: seconds, after which the error of a node is `TimeoutError`.
+            gpu: whether to call only on nodes that have a GPU in Ray's resources.
+            timeout: the most seconds to wait. A node that has not answered by then gets a
+                `TimeoutError`.
         """
         answers: list[Answer[Result]] = []
         if matches(os.uname().nodename, nodes) and (not gpu or _has_gpu()):
@@ -155,10 +158,10 @@ class Nodes:
         timeout: float = 60.0,
         **options: Any,
     ) -> list[Result]:
-        """The results of `ask`, without the nodes that do not answer or die.
+        """The results of `ask`, without those of nodes that do not answer or that die.
 
         Raises:
-            Exception: the one that `function` raised on any node.
+            Exception: the exception that `function` raised on some node.
         """
         results = []
         for answer in self.ask(function, *arguments, timeout=timeout, **options):
@@ -169,10 +172,10 @@ class Nodes:
         return results  # type: ignore[return-value]
 
     def on(self, node: str, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call `function` on the node of this name.
+        """Call `function` on the node with the given name.
 
         Raises:
-            OutputError: it is not alive.
+            OutputError: no living node has this name.
         """
         if node == node_name():
             return function(*arguments)
@@ -182,7 +185,7 @@ class Nodes:
     def stream(
         self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]
     ) -> Iterator[Result]:
-        """The results of `function` on one node, in order, with few calls on their way."""
+        """The results of `function` on one node, in order; at most `IN_FLIGHT` calls at once."""
         if node == node_name():
             yield from (function(*args) for args in arguments)
             return
@@ -195,7 +198,7 @@ class Nodes:
             yield _result(waiting.popleft())
 
     def call(self, node: Mapping[str, Any], function: Callable[..., Any], *arguments: Any) -> Any:
-        """Start `function` in a task that is pinned to a node; the reference of its result."""
+        """Start `function` in a task pinned to a node, and return the reference of its result."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
@@ -205,7 +208,7 @@ class Nodes:
 
 
 def _result(reference: Any) -> Any:
-    """A task's result, or the error that it raised, without Ray's wrapping."""
+    """Return a task's result, or raise the task's own error without Ray's wrapping."""
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
@@ -223,10 +226,11 @@ def connected_nodes(address: str) -> Nodes:
 
 
 def connect(address: str, asked_by: str) -> None:
-    """Connect this process to the cluster at an address, unless it is connected.
+    """Connect this process to the cluster at an address, unless it is already connected to one.
 
     Args:
-        asked_by: the option and its value, for the message.
+        address: the address of the cluster.
+        asked_by: the option that has the address, with its value, for the message.
 
     Raises:
         GpuprofError: no cluster answers.
@@ -248,7 +252,7 @@ def _alive() -> list[dict[str, Any]]:
 
 
 def _has_gpu() -> bool:
-    """Whether Ray gives this node a GPU; assumed while there is no cluster."""
+    """Whether this node has a GPU in Ray's resources; ``True`` while there is no cluster."""
     if not ray.is_initialized():
         return True
     this_node = ray.get_runtime_context().get_node_id()

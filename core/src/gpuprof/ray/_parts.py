@@ -1,4 +1,4 @@
-"""What each process knows at the end of a run that several drive."""
+"""The parts of a run's results, if several processes drive the run: one part from each process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SPACE = b"gpuprof"
 
 @attrs.frozen
 class Part:
-    """What one process knows.
+    """What one process knows about the run at its end.
 
     Args:
-        receipt: of its workers.
-        workers: its plan, without secrets.
-        ended_early: its workers that were killed or crashed.
-        ended_by_job: those that the job itself ended.
-        ledger: the name of the ledger with its steps.
+        receipt: the receipt of the process's workers.
+        workers: the process's plan, without secrets.
+        ended_early: the process's workers that were killed or crashed.
+        ended_by_job: the process's workers that the job itself ended.
+        ledger: the name of the ledger with the process's steps.
     """
 
     receipt: Receipt
@@ -36,7 +36,7 @@ class Part:
 
 
 def together(parts: Sequence[Part]) -> Receipt:
-    """One receipt of all parts, in the directory of the last."""
+    """Merge the receipts of all parts; the directory is that of the last part."""
     receipts = [part.receipt for part in parts]
     return Receipt(
         tuple(row for receipt in receipts for row in receipt.rows),
@@ -53,7 +53,7 @@ def leave(run: str, part: Part) -> None:
 
 
 def take(run: str) -> list[Part]:
-    """Take the parts that other processes have left."""
+    """Take the parts that other processes have left in the store of Ray's cluster."""
     parts = []
     for key in internal_kv._internal_kv_list(f"{run}/".encode(), namespace=_SPACE):
         parts.append(pickle.loads(internal_kv._internal_kv_get(key, namespace=_SPACE)))

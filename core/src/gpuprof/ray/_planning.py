@@ -21,11 +21,12 @@ class Planning:
     """Plans the workers of a run.
 
     Args:
-        planner: of the run.
-        tool: the profiler's program on this node, or the driver's; ``None`` if there is none.
-        common_tool: what all nodes have in common of it.
+        planner: the run's planner.
+        tool: the profiler's program, as found by the driver; ``None`` if there is none.
+        common_tool: the properties that the program has in common on all nodes.
         node_ids: whether several nodes share a host name.
-        drives: whether a worker of this process makes the workers and counts the steps.
+        drives: whether a worker that this process starts makes the other workers and counts the
+            steps.
     """
 
     planner: Planner
@@ -35,7 +36,7 @@ class Planning:
     drives: bool = False
 
     def worker(self, group: str, rank: int, options: Mapping[str, Any]) -> PlannedWorker:
-        """Plan an actor or a task with given options.
+        """Plan an actor or a task with the given Ray options.
 
         Raises:
             ConfigError: the group's keys are not valid.
@@ -46,15 +47,15 @@ class Planning:
     def start(
         self, worker_plan: PlannedWorker, runtime_env: Mapping[str, Any]
     ) -> tuple[PlannedWorker, dict[str, Any]]:
-        """What a worker starts with.
+        """Make the runtime environment with which a worker starts.
 
         Args:
-            worker_plan: its plan.
-            runtime_env: its own.
+            worker_plan: the worker's plan.
+            runtime_env: the worker's own runtime environment.
 
         Returns:
-            The worker without the variables that the job sets itself, and `runtime_env` with what
-            it adds.
+            The plan without the variables that the job sets itself, and `runtime_env` extended by
+            the plan's settings.
 
         Raises:
             ConfigError: `runtime_env` already wraps the worker.
@@ -66,8 +67,7 @@ class Planning:
             worker_plan,
             environment={k: v for k, v in worker_plan.environment.items() if k not in own},
         )
-        # Secrets travel as variables of their own: the row is shown by Ray, and inherited by
-        # children.
+        # Secrets are separate variables, because Ray shows the row and children inherit it.
         secrets_apart = {
             k: v
             for k, v in worker_plan.environment.items()
@@ -86,10 +86,10 @@ class Planning:
         )
 
     def leave_out(self, runtime_env: Mapping[str, Any]) -> dict[str, Any]:
-        """What a process starts with that records nothing; the actors that it makes are recorded.
+        """The runtime environment of a process that is not recorded; actors that it makes are.
 
         Args:
-            runtime_env: its own.
+            runtime_env: the process's own runtime environment.
         """
         job_env = _job_env()
         row = self._row(self._unprofiled(LEFT_OUT), runtime_env, job_env)
@@ -99,11 +99,11 @@ class Planning:
         )
 
     def job(self, runtime_env: Mapping[str, Any], group: str) -> dict[str, Any]:
-        """What the job's processes start with that are no worker of their own, such as tasks.
+        """The runtime environment for the job's processes that are not planned workers.
 
         Args:
-            runtime_env: the job's own.
-            group: the name of their group.
+            runtime_env: the job's own runtime environment.
+            group: the name of these processes' group.
         """
         row = self._row(self._unprofiled(group), {}, {})
         row["role"] = "child"
@@ -124,5 +124,5 @@ class Planning:
 
 
 def _job_env() -> Mapping[str, Any]:
-    """The runtime environment that others inherit from this process."""
+    """The runtime environment that actors and tasks inherit from this process."""
     return ray.get_runtime_context().runtime_env if ray.is_initialized() else {}

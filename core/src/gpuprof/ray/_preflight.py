@@ -19,14 +19,14 @@ from gpuprof.ray._nodes import Nodes
 
 
 class Preflight:
-    """Refuses, before anything starts, what would fail on a node.
+    """Checks, before any worker starts, that the profiler will work on the nodes.
 
-    Until Ray is up it can check this node only; the first call after that checks the others.
+    Before Ray starts it can check only this node. The first call after that checks the other nodes.
 
     Attributes:
-        tool: the profiler's program, on this node if it may get a profiled worker; ``None`` if the
-            backend needs none.
-        common_tool: what all nodes have in common of it.
+        tool: the profiler's program: the one on this node, if this node may get a profiled worker.
+            ``None`` if the backend needs no program.
+        common_tool: the properties that the program has in common on all nodes.
     """
 
     def __init__(self, planner: Planner, nodes: Nodes) -> None:
@@ -43,7 +43,8 @@ class Preflight:
         """Find the profiler's program on the nodes.
 
         Raises:
-            ToolError: a node that may get a profiled worker lacks it; with the node's name.
+            ToolError: a node that may get a profiled worker lacks the program. The message names
+                the node.
         """
         if self._looked_under_ray is ray.is_initialized():
             return
@@ -57,7 +58,7 @@ class Preflight:
         )
         self._looked_under_ray = ray.is_initialized()
         self._nowhere = None
-        # no selected node is known yet: assume that it has what this one has
+        # no selected node is known yet: assume that all have the same program as this node
         if not answers:
             try:
                 answers = [planner.check_tool()]
@@ -74,10 +75,11 @@ class Preflight:
         self.common_tool = common_tool(tools) if tools else None
 
     def try_out(self, worker_plan: PlannedWorker) -> None:
-        """Try the profiler with a group's options on every node that may get it.
+        """Try the profiler with a group's options on every node that may get the group's workers.
 
         Raises:
-            ToolError: it refuses them, with the node's name; or no node is known that has it.
+            ToolError: the profiler refuses the options, and the message names the node; or no known
+                node has the profiler.
         """
         if not worker_plan.wrapped:
             return
@@ -123,10 +125,10 @@ class Preflight:
     def _ask(
         self, check: Callable[..., Tool | None], *arguments: Any, **options: Any
     ) -> list[Tool | None]:
-        """Run `check` on the nodes. Returns the answers of those that can be reached.
+        """Run `check` on the nodes, and return the results of the nodes that can be reached.
 
         Raises:
-            ToolError: the check failed on a node; with all such nodes.
+            ToolError: the check failed on some nodes. The message names them all.
         """
         results, problems = [], []
         for answer in self._nodes.ask(check, *arguments, **options):
@@ -134,7 +136,7 @@ class Preflight:
                 results.append(answer.result)
             elif isinstance(answer.error, GpuprofError):
                 problems.append(f"{answer.node}: {answer.error}")
-            # the node may be gone: no reason not to start
+            # the node may be gone, which is no reason not to start
             elif isinstance(answer.error, (TimeoutError, ray.exceptions.RayError)):
                 log().warning(
                     "could not check node %s for the profiler: %s",
@@ -166,7 +168,7 @@ def try_node(config: Config, run: str, output_dir: str, worker_plan: PlannedWork
     """Try a worker's options with the node's tool, and return it. Runs on the node.
 
     Raises:
-        ToolError: the tool refuses them, or is missing.
+        ToolError: the tool refuses the options, or is missing.
     """
     planner = Planner(config, run, output_dir)
     tool = planner.check_tool()

@@ -76,19 +76,19 @@ Handle = TypeVar("Handle")
 
 
 def note_clock(ledger: LedgerWriter, measurement: Measurement) -> None:
-    """Write into the driver's ledger what was measured of another node's clock."""
+    """Write a measurement of another node's clock into the driver's ledger."""
     ledger.event("clock", **attrs.asdict(measurement))
 
 
 class RunnerTree:
-    """The process's own tree, with the run as a scope in it.
+    """The process's own tree, with a scope around the run.
 
     Args:
-        timing: of the process.
-        left_out: of the process's session, if that writes the tree.
+        timing: the process's tree.
+        left_out: the `LeftOut` of the process's session, if the session writes the tree.
 
     Attributes:
-        left_out: its steps that profiling slows.
+        left_out: splits off the steps that profiling slows.
     """
 
     _another_has_ended: ClassVar[bool] = False
@@ -96,8 +96,8 @@ class RunnerTree:
     def __init__(self, timing: Timing, left_out: LeftOut | None = None) -> None:
         if left_out is None:
             timing.name = "Runner profile"
-            # The first run has what the process did before it. A later one has no part in the
-            # earlier ones.
+            # The first run's tree includes what the process did before the run. A later run's tree
+            # leaves out the earlier runs.
             before = timing.snapshot() if RunnerTree._another_has_ended else None
             left_out = LeftOut(timing, before)
         self.left_out = left_out
@@ -105,7 +105,7 @@ class RunnerTree:
         self._main_loop.__enter__()
 
     def end(self, totals: TotalsEntry | None) -> TreeEntry:
-        """End the run. Returns what is to be shown of it."""
+        """End the run, and return its trees."""
         self._main_loop.__exit__(None, None, None)
         RunnerTree._another_has_ended = True
         return self.left_out.entry("wait", totals=totals)
@@ -139,7 +139,7 @@ class Profiler:
     _defaults: Mapping[str, Any] | None = None
     """Values for keys that nothing else sets."""
     _starts_driver = False
-    """Whether a worker of this process makes the workers and counts the steps."""
+    """Whether a worker that this process starts makes the other workers and counts the steps."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Profiler:
                 self._planner = Planner(self.config, self.run, self.config.working_dir)
         self._plan: dict[tuple[str, int], PlannedWorker] = {}
         self._handles: dict[tuple[str, int], Any] = {}
-        # workers that connect without a handle of theirs
+        # workers that connect by themselves, so that this process needs no handle
         self._by_themselves: set[tuple[str, int]] = set()
         self._windows: WindowControl | None = None
         self._firing: Firing | None = None
@@ -224,7 +224,7 @@ class Profiler:
             )
 
     def _placed(self, config: Config) -> Config:
-        """The configuration of this process."""
+        """The configuration, adapted to this process."""
         for note in config.source.notes:
             log().warning("%s", note)
         return config
@@ -235,12 +235,12 @@ class Profiler:
         return run_id or new_run_id()
 
     def _begin_files(self, directory: str) -> Collection:
-        """Write that the run begins. Returns what will bring its files home."""
+        """Write that the run begins, and return the `Collection` that will bring its files home."""
         self._beginning = runs.begin(directory, self.run, self.config, driven=True)
         return Collection(self._nodes, self._away, directory, self.config.collect == "driver")
 
     def _expect_end(self) -> None:
-        """Remind of `finalize`, and bring reports home until then."""
+        """Have the exit warn if `finalize` was not called, and bring reports home until then."""
         atexit.register(self._reminder)
         if self.config.collect_every is not None:
             self._collection.every(
@@ -364,30 +364,30 @@ class Profiler:
         """Plan a worker and the options that start it, without recording it in the plan.
 
         Returns:
-            No plan if the run has ended.
+            The plan, or ``None`` if the run has ended; and the options.
         """
         if _mistakes.run_has_ended(self._receipt, f"{group}-{rank}"):
             return None, options
         _mistakes.reject_duplicate(group, rank, self._handles.get((group, rank)))
         if self.directory is not None:
-            self._preflight.look_for_tool()  # on the other nodes, if Ray has come up since
+            self._preflight.look_for_tool()  # on the other nodes, if Ray has started meanwhile
         planning = self._planning
         worker_plan = planning.worker(group, rank, options)
         if self.directory is None:
             return worker_plan, options
-        self._preflight.try_out(worker_plan)  # who fails it is in no plan, and missed by no receipt
+        self._preflight.try_out(worker_plan)  # before planning: the receipt misses no failed worker
         self._preflight.announce(worker_plan)
         worker_plan, runtime_env = planning.start(worker_plan, options.get("runtime_env") or {})
         return worker_plan, {**options, "runtime_env": runtime_env}
 
     @property
     def _planning(self) -> Planning:
-        """What plans the workers, with what is known of the nodes now."""
+        """The planning of workers, with the current knowledge of the nodes."""
         tools = self._preflight.tool, self._preflight.common_tool
         return Planning(self._planner, *tools, self._nodes.share_names, self._starts_driver)
 
     def _expects_add(self, worker_plan: PlannedWorker) -> bool:
-        """Whether a worker that is not profiled is to be registered: its ledger is wanted."""
+        """Whether an unprofiled worker should be registered, because the run wants its ledger."""
         return (
             self._ledger is not None
             and not worker_plan.profiled
@@ -450,7 +450,8 @@ class Profiler:
         """Open a worker's windows from now on.
 
         Args:
-            handle: of the actor; ``None``: it connects by itself.
+            worker_plan: the worker's plan.
+            handle: the actor's handle; ``None`` if the worker connects by itself.
         """
         assert self._windows is not None
         worker = worker_plan.worker
@@ -462,7 +463,7 @@ class Profiler:
             self._firing.add(worker, self.config.selection(worker.group).continuous)
 
     def _control(self) -> WindowControl:
-        """The connections to the workers."""
+        """Make the control of the workers' windows, with the connections to the workers."""
         return WindowControl(
             self._steps,
             self._runner_tree.left_out,
@@ -524,7 +525,7 @@ class Profiler:
                         self._windows.flush(last=True)
                     self._windows.end()
         except Exception as error:
-            fault = error  # of `on_error: raise`: the rest is done first
+            fault = error  # with `on_error: raise`; raised after the rest is done
         runner = self._runner_tree.end(self._totals.entry())
         for instrument in self._instruments:
             instrument.end_marking()
@@ -539,7 +540,7 @@ class Profiler:
             raise fault
 
     def _print(self, trees: printing.Trees, runner: TreeEntry) -> None:
-        """Print the trees, the receipt and what explains the steps."""
+        """Print the trees, the receipt and the explanation of the steps."""
         # imports NumPy, which no job should wait for at its start
         from gpuprof._report.explain import print_verdict, quick_answer
 
@@ -603,7 +604,7 @@ class Profiler:
             key for key in unregistered_actors if self._expects_add(self._plan[key])
         )
         if self._ledger is not None and self._unregistered.actors(others, alive=True):
-            time.sleep(LAST_SECONDS)  # nobody can ask them for what they have not written yet
+            time.sleep(LAST_SECONDS)  # they cannot be asked to write, so let them do it in time
         missing = self._windows.missing() if self._windows is not None and not self._off else {}
         order_faults = self._firing.faults() if self._firing is not None else []
         idle = IdleWorkers(self._nodes, self._away, others)
@@ -629,7 +630,7 @@ class Profiler:
         return receipt, records
 
     def _profiled(self) -> dict[tuple[str, int], PlannedWorker]:
-        """The profiled workers that end with this process's part of the run."""
+        """The profiled workers for which this process must account at the end of the run."""
         return {key: worker_plan for key, worker_plan in self._plan.items() if worker_plan.profiled}
 
     def _file(
@@ -638,7 +639,10 @@ class Profiler:
         """Bring the files home and write the manifest.
 
         Args:
-            parts: of the run; this process's is the last.
+            directory: the run's directory on the driver.
+            runner: the driver's tree.
+            records: the records of the nodes.
+            parts: the parts of the run; this process's part is the last.
 
         Raises:
             OSError: the manifest cannot be written.
@@ -681,7 +685,10 @@ class Profiler:
 
     @contextlib.contextmanager
     def _guarded(self) -> Any:
-        """Turn our own faults into a warning that profiling is off; `on_error: raise` raises."""
+        """Turn a fault of gpuprof into a warning that profiling is off.
+
+        With `on_error: raise`, the fault is raised instead.
+        """
         try:
             yield
         except Exception as error:
@@ -718,7 +725,7 @@ class Profiler:
                 problems = self._windows.begin_step(number)
                 if problems:
                     self._heed(problems)
-            # not a context manager, which costs a microsecond in each step
+            # not `_guarded`, since a context manager costs a microsecond in each step
             except Exception as error:
                 self._switch_off(error)
 
@@ -747,6 +754,7 @@ class Profiler:
 def has_windows(worker_plan: PlannedWorker) -> bool:
     """Whether the driver opens and closes a worker's windows.
 
-    The end of a wrapped worker ends its whole-life window; nobody else ends another's.
+    The driver does so except for the whole-life window of a wrapped worker, which ends with the
+    worker.
     """
     return worker_plan.profiled and not (worker_plan.worker.lifetime and worker_plan.wrapped)

@@ -17,9 +17,9 @@ _PROFILERS = ("nsight", "_nsight", "rocprof_sys", "_rocprof_sys")
 _OTHER_WRAPPERS = (*_PROFILERS, "image_uri", "container")
 
 _NAME = "gpuprof-shim"
-# The driver's paths may not exist on the node. So the Python is the node's Ray's own, from the
-# raylet's command line; else the driver's, else one on PATH. The shim is at the driver's path, else
-# in that Python's gpuprof. Without a shim the worker runs unwrapped.
+# The driver's paths may not exist on the node. So the script uses the Python of the node's Ray,
+# from the raylet's command line; else the driver's Python, else one on PATH. It uses the shim at
+# the driver's path, else that Python's gpuprof's. Without a shim the worker runs unwrapped.
 _START_SHIM = r"""
 command_line=/proc/$RAY_RAYLET_PID/cmdline
 { raylet=$(tr "\0" "\n" <"$command_line" | sed -n "s/^--python_worker_command=\([^ ]*\) .*/\1/p")
@@ -35,12 +35,12 @@ exec """.lstrip()
 def interpreter(actor_env: Mapping[str, Any], job_env: Mapping[str, Any]) -> list[str]:
     """The command that would start the worker's Python without gpuprof.
 
-    A given `py_executable`; else ``python`` if Ray activates an environment first; else nothing:
-    the Python that Ray runs in on the worker's node.
+    This is `py_executable`, if given; else ``python``, if Ray activates an environment first. An
+    empty list stands for the Python in which Ray runs on the worker's node.
     """
     for environment in (actor_env, job_env):
         command = shlex.split(environment.get("py_executable") or "")
-        # ours is the job's for a controller that is itself a profiled worker
+        # in a controller that is itself a profiled worker, the job's command is gpuprof's own
         if command and _NAME not in command:
             return command
     if any(
@@ -59,17 +59,19 @@ def merge(
     is_wrapped: bool,
     path: str,
 ) -> dict[str, Any]:
-    """`actor_env` with our variables; with the shim before the interpreter if `is_wrapped`.
+    """Add gpuprof's variables to `actor_env`, and put the shim before Python if `is_wrapped`.
 
     Args:
         actor_env: the worker's own runtime environment.
-        job_env: the job's; the worker inherits what its own does not set.
-        variables: ours.
+        job_env: the job's runtime environment. The worker inherits the keys that its own runtime
+            environment does not set.
+        variables: gpuprof's variables.
         is_wrapped: whether to run the shim.
-        path: of `actor_env`, for messages.
+        path: the name of `actor_env` in messages.
 
     Raises:
-        ConfigError: an environment has one of our variables, or wraps the worker in another way.
+        ConfigError: `actor_env` has one of gpuprof's variables; or with `is_wrapped`, one of the
+            environments wraps the worker in another way.
     """
     result = dict(actor_env)
     env_vars = dict(result.get("env_vars") or {})

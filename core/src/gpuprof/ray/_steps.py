@@ -1,4 +1,4 @@
-"""The global steps of a driver."""
+"""The global steps that a driver marks."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from gpuprof._log import log
 
 
 class Steps:
-    """The driver's steps: which have begun, and which one runs.
+    """Keeps track of the driver's steps.
 
     Args:
         begin: called with the number of a step that begins.
-        end: called with the number of a step that ends, and its seconds, or `None`.
+        end: called with the number of a step that ends, and with its duration in seconds; ``None``
+            if the duration cannot be compared.
 
     Attributes:
-        lowest: infinite before the first.
-        highest: negative infinite before the first.
-        count: how many have begun.
-        running: the innermost step that has not ended; stale if a step never ends, until the next
-            one begins.
+        lowest: the lowest number of a step that has begun; infinite before the first step.
+        highest: the highest number of a step that has begun; minus infinity before the first step.
+        count: how many steps have begun.
+        running: the innermost step that has not ended. If a step never ends, it stays here until
+            the next step begins.
     """
 
     __slots__ = ("_warned", "begin", "count", "end", "highest", "lowest", "running")
@@ -40,7 +41,7 @@ class Steps:
         self._warned: set[str] = set()
 
     def warn_type(self, number: object) -> None:
-        """Warn once for each type that is not a number."""
+        """Warn that a step's number is not an integer, once for each type."""
         kind = type(number).__name__
         if kind not in self._warned:
             self._warned.add(kind)
@@ -52,8 +53,8 @@ class Steps:
 class Step(AbstractContextManager[None]):
     """A step as a context manager.
 
-    A step inside itself, marked by both a framework and the user's code, ends with the outer one. A
-    step that contains others, or that an exception leaves, has no duration to compare.
+    If both a framework and the user's code mark the same step, the step ends with the outer mark. A
+    step that contains other steps, or that ends with an exception, has no comparable duration.
     """
 
     __slots__ = ("_count", "_number", "_outer", "_started", "_steps")

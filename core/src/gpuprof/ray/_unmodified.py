@@ -1,8 +1,8 @@
-"""Any job on Ray, unmodified: each actor is a worker of a group that has its class's name.
+"""Records any unmodified job on Ray: each actor is a worker of the group named after its class.
 
-`gpuprof run` installs this in the driver before the program. The run begins with ``ray.init``, and
-ends before ``ray.shutdown`` or with the program. Processes that run tasks are in a group, too. The
-key ``groups`` may name groups otherwise, or leave them out.
+`gpuprof run` installs this in the driver before the program starts. The run begins with
+``ray.init``, and ends before ``ray.shutdown`` or with the program. The processes that run tasks
+form another group. The key ``groups`` may give groups other names, or leave them out.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from gpuprof.ray._joined import Launched
 
 SETTINGS = "GPUPROF_LAUNCHED"
-"""What `gpuprof run` was given, for the driver."""
+"""The variable with which `gpuprof run` passes its settings to the driver."""
 _HELPERS = ("ray.data._internal", "ray.util", "ray.serve", "ray.experimental", "ray._private")
 """Modules of Ray whose actors do none of the job's work."""
 _HELPER_CLASSES = frozenset(
     ("DatasetManager", "PlacementGroupCleaner", "PreemptionWatcher", "SynchronizationActor")
 )
 _MOST_ACTORS = 10_000
-"""Of a driver: a job that makes one for each piece of work is recorded up to here."""
+"""The most actors of a driver to record: a job may make an actor for each piece of work."""
 _settings: dict[str, Any] = {}
 
 
@@ -61,7 +61,11 @@ def install_in_worker() -> None:
 
 
 def _attempt(what: str, call: Callable[[], Any]) -> Any:
-    """As `guarded`, also for errors of the settings: the job knows of none, and has started."""
+    """Like `guarded`, but also log errors in gpuprof's settings instead of raising them.
+
+    The job has already started and does not know of gpuprof's settings. With `on_error: raise`,
+    errors in the settings are raised.
+    """
 
     def attempt() -> Any:
         try:
@@ -89,7 +93,7 @@ def _driver_of_ray(ray: ModuleType) -> None:
 
 
 def _begin() -> bool:
-    """Begin the run. Whether anything is recorded."""
+    """Begin the run, unless it has begun. Returns whether there is a run."""
     from gpuprof.ray import driver
 
     if driver.current() is None:
@@ -106,7 +110,7 @@ def _begin_run() -> None:
     driver.take(profiler)
     session = public.session()
     if session is not None:
-        session.launched = False  # workers may mark steps as well: the end of the run looks at all
+        session.launched = False  # workers may mark the steps, too: the run's end checks them all
 
 
 def _end() -> None:
@@ -116,21 +120,21 @@ def _end() -> None:
 
 
 def _prepare(runtime_env: dict[str, Any]) -> dict[str, Any]:
-    """The job's runtime environment, with which its tasks are recorded, too."""
+    """Extend the job's runtime environment so that its tasks are recorded, too."""
     profiler = _launched()
     tasks_env = _attempt("Ray: tasks", lambda: profiler and profiler.tasks_runtime_env(runtime_env))
     return tasks_env or runtime_env
 
 
 def _announce() -> None:
-    """Leave what workers need to find the driver, in the store of Ray's cluster."""
+    """Tell workers, through the store of Ray's cluster, how to find the driver."""
     profiler = _launched()
     if profiler is not None:
         _attempt("Ray: the connections", profiler.announce)
 
 
 def _flushing(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A killed actor writes nothing any more, so it writes before."""
+    """Have the workers write what they have recorded before ``ray.kill`` kills an actor."""
 
     def kill(actor: Any, *args: Any, **options: Any) -> Any:
         profiler = _launched()
@@ -142,7 +146,7 @@ def _flushing(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _launched() -> Launched | None:
-    """The run of this process, if `gpuprof run` has started it."""
+    """The run of this process, if `gpuprof run` has started the process; else ``None``."""
     from gpuprof.ray import driver
     from gpuprof.ray._joined import Launched
 
@@ -169,7 +173,7 @@ def _plan_in_driver(name: str, options: dict[str, Any]) -> tuple[dict[str, Any],
     profiler.expect_no_handle(group, rank)
 
     def add(handle: Any) -> None:
-        # others connect by themselves, so that no handle keeps an actor alive
+        # Unprofiled actors connect by themselves: a handle kept here would keep an actor alive.
         if is_profiled:
             profiler.add(handle, group=group, rank=rank)
 
@@ -196,7 +200,7 @@ def _actors(module: ModuleType, plan: Callable[..., tuple[dict[str, Any], Any]])
             **options: Any,
         ) -> Any:
             name = _attempt("Ray: an actor", lambda: _class_name(self))
-            # with `get_if_exists`, Ray calls again without it if there is none
+            # with `get_if_exists`, Ray calls `_remote` again without it if the actor does not exist
             if name is None or options.get("get_if_exists"):
                 return original(self, args, kwargs, **options)
             result = _attempt(f"Ray: {name}", lambda: planning(name, options))
@@ -227,7 +231,7 @@ def _class_name(actor_class: Any) -> str:
 
 
 def _unrecorded(options: dict[str, Any]) -> dict[str, Any]:
-    """The runtime environment of a helper, which inherits its creator's otherwise."""
+    """The runtime environment of a helper, without the variable inherited from its creator."""
     own_env = dict(options.get("runtime_env") or {})
     return {**own_env, "env_vars": {**(own_env.get("env_vars") or {}), VARIABLE: ""}}
 
@@ -236,7 +240,7 @@ def _unrecorded(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plan_in_worker(name: str, options: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """As in the driver, which is told of it, and opens its windows."""
+    """Plan an actor that this worker makes, and tell the driver, which opens its windows."""
     from gpuprof.ray._announced import announced_planning, next_rank, note_class, note_worker
 
     run = decode(os.environ[VARIABLE])["run"]
@@ -264,8 +268,8 @@ _RLLIB = {
     "ray.rllib.core.learner.learner_group": ("LearnerGroup", ("update",)),
     "ray.rllib.env.env_runner_group": ("EnvRunnerGroup", ("sync_weights",)),
 }
-"""Methods of RLlib with scopes of their own: its actors get functions to apply, which have no
-name."""
+"""RLlib's methods that get scopes, by module. The scopes are needed because RLlib sends its actors
+functions to apply, and those functions have no name."""
 
 
 def _libraries() -> None:
@@ -293,7 +297,7 @@ def _timed(name: str, methods: Sequence[str], module: ModuleType) -> None:
 
 
 def _train_report(module: ModuleType) -> None:
-    """Ray Train's workers wait for each other where they report."""
+    """Mark the calls of Ray Train's `report`, in which the workers wait for each other."""
 
     def waiting(original: Callable[..., Any]) -> Callable[..., Any]:
         def report(*args: Any, **options: Any) -> Any:
@@ -316,7 +320,7 @@ def _step(number: int) -> AbstractContextManager[object]:
 
 
 def _rllib_steps(module: ModuleType) -> None:
-    """An iteration of RLlib is a step: `train`, and Ray Tune, call `step`."""
+    """Make each iteration of RLlib a step. Both `train` and Ray Tune call `Algorithm.step`."""
 
     def stepping(original: Callable[..., Any]) -> Callable[..., Any]:
         def step(self: Any, *args: Any, **options: Any) -> Any:
@@ -330,7 +334,7 @@ def _rllib_steps(module: ModuleType) -> None:
 
 
 def _note_paced(algorithm: Any) -> None:
-    """Note once that iterations take the time that the settings say, as those of APPO do."""
+    """Note once that iterations last a time set in the job's settings, as those of APPO do."""
     session = public.session()
     asynchronous = any(base.__name__ == "IMPALA" for base in type(algorithm).__mro__)
     if asynchronous and not _settings.get("paced") and session is not None and session.ledger:

@@ -1,4 +1,4 @@
-"""Opens and closes the workers' windows at the edges of steps."""
+"""Opens and closes the workers' windows when steps begin and end."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ from gpuprof.ray._steps import Steps
 from gpuprof.ray._wire import Address, Measurement
 
 _STEP_DEADLINE = 1.0
-"""Seconds to wait for workers to acknowledge a step. A later one puts a little of the step's time
-into the wrong tree."""
+"""Seconds to wait for workers to acknowledge a step. A worker that is later than that puts a little
+of the step's time into the wrong tree."""
 _FLUSH_DEADLINE = 2.0
 """Seconds for workers to write what they have recorded."""
 _START_DEADLINE = 120.0
-"""Maximum seconds that a step waits for a worker that Ray is still starting; its first call would
-wait as well. Once the worker runs, `OPEN_DEADLINE` applies."""
+"""The most seconds that a step waits for a worker that Ray is still starting. Without gpuprof, the
+first call of that worker would wait as well. Once the worker runs, `OPEN_DEADLINE` applies."""
 _CONNECT_DEADLINE = 10.0
-"""Seconds for a new worker to connect before the driver closes its whole-life window. A worker that
-is busy for longer closes the window itself when it ends."""
+"""Seconds for which the driver waits at the end for a new worker to connect, before it closes that
+worker's whole-life window. A worker that is busy for longer closes the window itself when it
+ends."""
 
 
 class WindowControl:
-    """Asks the workers of the run for their windows, and keeps a copy of each one's record.
+    """Tells workers to open and close their windows, and keeps a copy of each worker's record.
 
-    Times out, and never raises for what a worker does or does not do.
+    All requests have a timeout. A worker that fails or does not answer never causes an exception.
 
     Args:
         steps: the steps of the run.
-        left_out: the steps left out of the driver's own tree.
-        on_clock: gets what is measured of the workers' clocks; see `Channel`. Until the first
-            worker with windows is added, the connections serve only this.
+        left_out: splits off the steps that the driver leaves out of its own tree.
+        on_clock: called with each measurement of a worker's clock; see `Channel`. Until the first
+            worker with windows is added, the connections serve only these measurements.
 
     Attributes:
         edges: seconds spent opening and closing windows since the last reset.
@@ -64,10 +65,10 @@ class WindowControl:
         self._windows: dict[str, Windows] = {}
         # the highest step that had begun when a worker was added
         self._added_after: dict[str, float] = {}
-        # the window that each worker was asked for and not yet asked to close, failed ones, too:
-        # what was begun must be ended
+        # the window that each worker was asked to open and not yet asked to close; also if it
+        # failed, since whatever was begun must be ended
         self._held: dict[str, Window] = {}
-        # many workers, few plans: a step looks at each plan once
+        # there are many workers and few plans, so each step looks at each plan once
         self._plans: dict[tuple[Window, ...], tuple[StepWindows, list[str]]] = {}
 
     def add(self, name: str, handle: Any, windows: tuple[Window, ...]) -> None:
@@ -76,9 +77,12 @@ class WindowControl:
         Adding a name again replaces the handle of a worker that has died.
 
         Args:
-            handle: of the actor; ``None``: it starts its session, and connects, by itself.
+            name: the worker's name.
+            handle: the actor's handle; ``None`` if the worker starts its session and connects by
+                itself.
+            windows: the worker's planned windows.
         """
-        if not self._channel.keeps_all:  # from now on steps are announced to everybody
+        if not self._channel.keeps_all:  # from now on steps are announced to all workers
             self._channel.keeps_all = True
             for other, earlier in list(self._handles.items()):
                 self.listen(other, earlier)
@@ -93,12 +97,15 @@ class WindowControl:
             self.listen(name, handle)
 
     def listen(self, name: str, handle: Any) -> None:
-        """Announce steps to a worker from now on, and start its session. Replaces its handle."""
+        """Announce steps to a worker from now on, and start its session.
+
+        The given handle replaces an earlier one of the same worker.
+        """
         self._handles[name] = handle
         _ignore(self._start_session(name))
 
     def listen_to_all(self) -> Address:
-        """Keep the connections of all workers. Returns where they find the driver by themselves."""
+        """Keep the connections of all workers, and return the address on which to connect."""
         self._channel.keeps_all = True
         return self._channel.address
 
@@ -107,7 +114,7 @@ class WindowControl:
         self._channel.flush(last, _FLUSH_DEADLINE)
 
     def planned(self, name: str) -> tuple[Window, ...]:
-        """The windows of a worker."""
+        """The planned windows of a worker."""
         return self._windows[name].planned.all
 
     @property
@@ -128,8 +135,8 @@ class WindowControl:
     def begin_step(self, number: int) -> list[str]:
         """Open the windows that contain step `number`. Returns what went wrong.
 
-        First closes the windows before it: steps need not go up by one, so the last step of a
-        window may never have run.
+        First closes earlier windows that are still open: step numbers may skip, so the last step of
+        a window may never have run.
         """
         problems = self.end_step(number - 1)
         windows = {
@@ -162,9 +169,10 @@ class WindowControl:
         self._windows[name].ask(window)
 
     def _tell_step(self, number: int) -> None:
-        """Tell every worker whether to leave this step out.
+        """Tell every worker whether to leave this step out of its tree.
 
-        Starts the session of each unconnected worker, such as a restarted one, for the next step.
+        Also starts the session of each unconnected worker, such as a restarted one, so that the
+        worker takes part from the next step on.
         """
         left_out = self._left_out
         before = left_out.active
@@ -186,7 +194,7 @@ class WindowControl:
         return errors | self.skipped()
 
     def skipped(self) -> dict[tuple[str, str], str]:
-        """The same for the windows that no worker was asked for."""
+        """Like `missing`, for the windows that workers were never asked to open."""
         return {
             (name, window.label): self._why_skipped(self._added_after[name], window)
             for name, windows in self._windows.items()
@@ -205,7 +213,7 @@ class WindowControl:
 
     @property
     def any_open(self) -> bool:
-        """Whether any worker captures."""
+        """Whether a window of any worker is open."""
         return any(
             self._windows[name].is_open(window.number) for name, window in self._held.items()
         )
@@ -225,12 +233,12 @@ class WindowControl:
     def close_all(self) -> list[str]:
         """Close all open windows. Returns what went wrong."""
         lifetimes = {name: window for name, window in self._held.items() if window.start is None}
-        # a worker that was added just now may not be connected yet
+        # a worker that was added only just now may not be connected yet
         self._tell("open", lifetimes, _CONNECT_DEADLINE)
         return self._close(self._held.copy())
 
     def end(self) -> None:
-        """Close the connections to the workers, and let go of their handles."""
+        """Close the connections to the workers, and drop their handles."""
         self._channel.close()
         self._handles.clear()
 
@@ -246,7 +254,7 @@ class WindowControl:
             members.append(name)
 
     def _close(self, windows: dict[str, Window]) -> list[str]:
-        # If opening failed, a failure to close is no news.
+        # If opening the window failed, do not also report the failure to close it.
         reported_names = {
             name for name, window in windows.items() if self._windows[name].problem(window.number)
         }
@@ -258,7 +266,7 @@ class WindowControl:
                 name: problem
                 for name, problem in problems.items()
                 if name not in reported_names
-                # nor is the end of a worker the end of its whole-life window
+                # a worker that has ended has closed its whole-life window itself
                 and not (windows[name].start is None and problem == _channel.ENDED)
             }
         )
@@ -273,7 +281,7 @@ class WindowControl:
         until = began + deadline
         silent = set(windows) - self._channel.connected() if kind == "open" else ()
         request = self._channel.post(kind, windows, deadline)
-        # not started yet, or restarted
+        # these workers have not started their sessions yet, or were restarted
         starting = {self._start_session(name): name for name in silent if name in self._handles}
         for name in self._channel.disconnected & set(silent) - self._handles.keys():
             request.answer(name, _channel.ENDED)
@@ -309,7 +317,7 @@ class WindowControl:
 
 
 def _ignore(reference: Any) -> None:
-    """Ignore a call's result. Otherwise Ray would print its unhandled failure."""
+    """Ignore a call's result. Otherwise Ray would print an unhandled failure of the call."""
     reference.future().add_done_callback(lambda future: future.cancelled() or future.exception())
 
 
@@ -318,7 +326,7 @@ def _sentences(problems: Mapping[str, str]) -> list[str]:
 
 
 def _answer_for_the_dead(request: _channel.Request, reference: Any, name: str) -> None:
-    """Answer for a worker that cannot connect, and so will never answer."""
+    """Answer on behalf of a worker that cannot connect and so will never answer itself."""
     try:
         session = ray.get(reference)
     except Exception as error:
@@ -329,11 +337,11 @@ def _answer_for_the_dead(request: _channel.Request, reference: Any, name: str) -
 
 
 class Firing:
-    """Turns orders into windows.
+    """Turns orders into windows of the armed workers.
 
     Args:
         path: the directory of orders.
-        control: of the windows.
+        control: the control of the windows.
     """
 
     def __init__(self, path: str, control: WindowControl) -> None:
@@ -345,12 +353,13 @@ class Firing:
         """Register an armed worker.
 
         Args:
-            continuous: whether the steps of an order are one window.
+            worker: the worker.
+            continuous: whether adjacent steps of an order share one window.
         """
         self._armed.setdefault(worker.name, (worker, continuous))
 
     def begin_step(self, number: int) -> None:
-        """Obey the orders that have come; without one this is a look at an empty list."""
+        """Plan the windows of the orders that have come. Without orders this costs nothing."""
         while self._watch.waiting:
             self._fire(self._watch.waiting.popleft(), number)
 

@@ -1,4 +1,4 @@
-"""The parts that both ends of the connection between driver and worker share."""
+"""The messages and functions used at both ends of the connection between driver and worker."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import attrs
 from gpuprof._session.file import WindowEntry
 
 _IDLE, _INTERVAL, _PROBES = 60, 10, 6
-"""Seconds of silence, seconds between probes, lost probes: connections are idle between windows,
-for hours."""
+"""TCP keep-alive: seconds of silence before the first probe, seconds between probes, and the number
+of lost probes that end a connection. Between windows, connections may be idle for hours."""
 
 
 @attrs.frozen
 class Address:
-    """Where the driver listens, and the secret that it expects."""
+    """The address on which the driver listens, and the secret that it expects."""
 
     host: str
     port: int
@@ -36,7 +36,9 @@ class Hello(TypedDict):
     """A worker's first line; see `proof`.
 
     Keys:
-        clock: what its monotonic clock belongs to; see `gpuprof._session.ledger.clock_id`.
+        worker: the worker's name.
+        proof: the answer to the driver's challenge.
+        clock: the id of the worker's monotonic clock; see `gpuprof._session.ledger.clock_id`.
     """
 
     worker: str
@@ -48,9 +50,9 @@ class Message(TypedDict):
     """The driver's request: open or close a window.
 
     Keys:
-        number: of the request.
-        expiry: seconds since the epoch, after which opening is too late.
-        window: its number, first step, and the step after the last.
+        number: the number of the request.
+        expiry: seconds since the epoch, after which it is too late to open the window.
+        window: the window's number, its first step, and the step after its last.
     """
 
     number: int
@@ -68,7 +70,8 @@ class StepNote(TypedDict):
 
     Keys:
         left_out: whether the step is left out of the timing tree.
-        withdrawn: whether this is about the same step again, which is not left out after all.
+        withdrawn: whether this corrects the announcement of the current step, which is not left out
+            after all.
     """
 
     kind: Literal["step"]
@@ -80,7 +83,7 @@ class FlushNote(TypedDict):
     """The driver's request to write what the worker has recorded. The answer's number is `STEP`.
 
     Keys:
-        last: whether the run ends, and with it the worker's ledger.
+        last: whether the run ends, so that the worker also ends its ledger.
     """
 
     kind: Literal["flush"]
@@ -88,10 +91,10 @@ class FlushNote(TypedDict):
 
 
 class ClockQuestion(TypedDict):
-    """The driver's question for the time.
+    """The driver's question for the time on the worker's clock.
 
     Keys:
-        asked: when, in nanoseconds of the driver's monotonic clock.
+        asked: when the question was sent, in nanoseconds of the driver's monotonic clock.
     """
 
     kind: Literal["clock"]
@@ -102,9 +105,9 @@ class ClockAnswer(TypedDict):
     """A worker's answer to a `ClockQuestion`.
 
     Keys:
-        asked: from the question.
+        asked: the value from the question.
         received: when the question came, in nanoseconds of the worker's monotonic clock.
-        sent: when this answer was sent, likewise.
+        sent: when this answer was sent, in nanoseconds of the worker's monotonic clock.
     """
 
     asked: int
@@ -114,13 +117,13 @@ class ClockAnswer(TypedDict):
 
 @attrs.frozen
 class Measurement:
-    """How another monotonic clock differs from this process's.
+    """The offset between another monotonic clock and this process's.
 
     Args:
-        clock: what the other clock belongs to.
-        at: when, in nanoseconds of this process's clock.
-        offset: what to add to the other clock for this one, in nanoseconds.
-        bound: how wrong `offset` may be, in nanoseconds.
+        clock: the id of the other clock.
+        at: the time of the measurement, in nanoseconds of this process's clock.
+        offset: the nanoseconds to add to the other clock's time to get this clock's time.
+        bound: the largest possible error of `offset`, in nanoseconds.
     """
 
     clock: str
@@ -130,13 +133,19 @@ class Measurement:
 
 
 def measure(clock: str, answer: ClockAnswer, answer_time: int) -> Measurement:
-    """What a question and its answer say about a clock.
+    """Measure another clock from a question and its answer.
 
-    The worker's two stamps lie between the driver's two, however long each way took: so `bound` is
-    half of the time on the way, and holds for any asymmetry.
+    Both time stamps of the worker lie between those of the driver, however long each message took.
+    So `bound` is half of the time that both messages together took, and holds even if one message
+    took all of it.
 
     Args:
+        clock: the id of the other clock.
+        answer: the answer, which repeats the time of the question.
         answer_time: when the answer came, in nanoseconds of this process's clock.
+
+    Raises:
+        ValueError: the time stamps contradict each other.
 
     >>> measure("b", {"asked": 100, "received": 5130, "sent": 5135}, 145)
     Measurement(clock='b', at=122, offset=-5010, bound=20)
@@ -153,9 +162,9 @@ class Answer(TypedDict):
     """A worker's answer to a request.
 
     Keys:
-        number: of the request.
-        problem: what went wrong.
-        window: what has become of the window; ``None`` if nothing has, or the request is of none.
+        number: the number of the request.
+        problem: what went wrong; ``None`` if nothing did.
+        window: the entry of the window; ``None`` if it has none, or the request is about no window.
     """
 
     number: int
@@ -164,7 +173,7 @@ class Answer(TypedDict):
 
 
 def proof(secret: str, challenge: str, worker: str) -> str:
-    """The answer to a challenge, which needs the secret."""
+    """The answer to a challenge. It proves that the worker knows the secret."""
     return hmac.new(secret.encode(), f"{challenge} {worker}".encode(), "sha256").hexdigest()
 
 

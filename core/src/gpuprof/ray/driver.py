@@ -121,7 +121,7 @@ def begin(
 
 
 def take(profiler: Profiler) -> None:
-    """Make a run that has begun the one of this process."""
+    """Make `profiler`, whose run has begun, the run of this process."""
     global _profiler
     _groups.clear()
     if log().level == logging.NOTSET:  # a library's own logging would hide the receipt
@@ -131,14 +131,14 @@ def take(profiler: Profiler) -> None:
 
 
 def _give_up(what: str, error: Exception) -> None:
-    """Profile no further worker: the next one would meet the same fault, and wait for it."""
+    """Stop profiling further workers: each would meet the same fault, after the same wait."""
     global _given_up
     _given_up = True
     say(f"{what}: {error}", "the job goes on without profiling")
 
 
 def whole_lives(config: Config) -> tuple[str, ...]:
-    """What to override, so that a worker has one window, its whole life; nothing if it has."""
+    """The overrides that give each worker one window, its whole life; empty if not needed."""
     selections = [config.selection(group) for group in config.worker_groups or ()]
     if not config.enabled or all(s.steps is None and not s.discrete for s in selections):
         return ()
