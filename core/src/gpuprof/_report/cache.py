@@ -1,7 +1,7 @@
 """Caches the ranges of reports in this user's home directory, so that each is read only once.
 
-Not beside the report: anybody may have written what lies in a run's directory, also files that are
-this user's and private once an archive is unpacked.
+The cache is not next to the reports, because the files in a run directory may come from anybody.
+Even files that are private and belong to this user may have come out of an unpacked archive.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from gpuprof._shim.safe import UnsafeFile, open_regular, replacing
 from gpuprof.backend.types import RangeTimes
 
 _MOST = 2**25
-"""Maximum durations of a report that is cached, at some 10 bytes each."""
+"""Most durations of a report whose ranges are cached. Each takes about 10 bytes."""
 _KEPT = 30 * 86400.0
-"""Seconds after its last use for which a file is kept."""
+"""Seconds to keep a cached file after its last use."""
 _BLOCK = 2**20
 
 
 def read(report: Path, reader: Reader) -> list[RangeTimes] | None:
-    """The ranges of a report, from the cache if it has them; ``None`` if another backend's.
+    """The ranges of a report, from the cache if possible; ``None`` if the backend cannot read it.
 
     Raises:
         GpuprofError: the backend cannot read the report.
     """
     try:
         cache_file = directory() / f"{_digest(report)}-{reader.identity}.json"
-    except (OSError, UnsafeFile):  # such as a link: it is the backend that has to read it
+    except (OSError, UnsafeFile):  # such as a link: leave it to the backend
         return reader.read(path=str(report))
     # missing, or not what this release writes
     with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
@@ -43,7 +43,7 @@ def read(report: Path, reader: Reader) -> list[RangeTimes] | None:
         return [RangeTimes(**{**entry, "parents": tuple(entry["parents"])}) for entry in entries]
     before = _state(report)
     ranges = reader.read(path=str(report))
-    if ranges is None or _state(report) != before:  # else they may be of another content
+    if ranges is None or _state(report) != before:  # the report may have changed while it was read
         return ranges
     if sum(len(times.durations) for times in ranges) <= _MOST:
         with contextlib.suppress(OSError):  # such as a full disk
@@ -55,7 +55,7 @@ def read(report: Path, reader: Reader) -> list[RangeTimes] | None:
 
 
 def directory() -> Path:
-    """Where this user's cached files are."""
+    """The directory of this user's cached files."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(home, "gpuprof", "ranges")
 
@@ -64,10 +64,10 @@ def remove(unused: float = 0.0) -> int:
     """Remove cached files, and return their size in bytes.
 
     Args:
-        unused: seconds since the last use of those to remove.
+        unused: remove only files whose last use was at least so many seconds ago.
 
     Raises:
-        OSError: one cannot be removed.
+        OSError: a file cannot be removed.
     """
     total = 0
     for file in directory().glob("*.json"):
@@ -79,7 +79,7 @@ def remove(unused: float = 0.0) -> int:
 
 
 def _digest(report: Path) -> str:
-    """Of a report's name, by which a backend may know it, and its content."""
+    """A digest of a report's content and name; a backend may recognize a report by its name."""
     digest = hashlib.blake2b(os.fsencode(report.name) + b"\0", digest_size=16)
     with open(open_regular(report), "rb") as file:
         while block := file.read(_BLOCK):

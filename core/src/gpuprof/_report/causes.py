@@ -1,4 +1,4 @@
-"""The words of each cause: what it is, what to do, and what it is worth."""
+"""Describes each cause in words: what it is, what to do, and what a fix would save."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from gpuprof._artifacts.early_ends import listed
 from gpuprof._report.words import all_of, duration, ordinal, percentage
 
 _LARGEST_RATIO = 10
-"""The largest ratio to print: beyond it, the others take no time there."""
+"""The largest ratio to print: beyond it, the others take almost no time there."""
 _NO_SCOPES = (NAMES[OUTSIDE], BETWEEN_CALLS)
-"""Places that are named without a scope."""
+"""Places in the results that are not scopes."""
 _LEAST_WAITED = 0.3
-"""Share of a slow rank's extra time that others must have waited for the sentence to say so."""
+"""How long the other ranks must have waited, as a share of a slow rank's extra time, for the
+sentence to mention it."""
 
 
 @attrs.frozen
@@ -27,8 +28,8 @@ class Words:
     """A cause in words.
 
     Args:
-        says: what it is.
-        action: what to do.
+        says: a description of the cause.
+        action: what to do about the cause.
     """
 
     says: str
@@ -55,7 +56,7 @@ def words(finding: Finding) -> Words:
 
 
 def what_if(cause: Finding | Promise) -> str:
-    """What a run would take without a cause, as a clause of a sentence."""
+    """What the run would take without a cause, as a clause of a sentence."""
     several = len(cause.workers) > 1
     without = "without {worker} in {scope}"
     if cause.scope in _NO_SCOPES:
@@ -72,18 +73,23 @@ def what_if(cause: Finding | Promise) -> str:
 
 
 def gain(cause: Finding | Promise) -> str:
-    """What a run would save without a cause; at most, if nothing else can do its work."""
+    """How much less time the run would take without a cause, as a clause of a sentence.
+
+    The clause says "at most" for causes that are not in `_IF`, because their work must still be
+    done.
+    """
     at_most = "" if cause.cause in _IF else " at most"
     return f"the run would take {percentage(cause.saves or 0.0)} less{at_most}"
 
 
 def config(finding: Finding, rounds: bool, launched: bool) -> str:
-    """The settings that capture a cause with a profiler; empty if none can.
+    """The settings that capture a cause with a profiler; empty if no settings can.
 
     Args:
-        rounds: whether a step is a round of the driver's calls, and so not known while a job runs.
-        launched: whether the run is of `gpuprof run`, so that this is the whole command, and not
-            variables in front of the job's own.
+        rounds: whether a step is a round of the driver's calls, so that the settings cannot name
+            steps: rounds are not known while a job runs.
+        launched: whether `gpuprof run` started the run. Then the result is a whole command;
+            otherwise it is variables to put in front of the job's command.
     """
     facts = finding.facts
     if not facts.steps:
@@ -156,7 +162,7 @@ def _drift(finding: Finding) -> Words:
 
 
 def _pauses(finding: Finding) -> Words:
-    """Pauses in words, by the steps that they slow down."""
+    """Describe pauses, with the steps that they slow down."""
     if len(finding.facts.at) == 1:
         return _once(finding)
     at = listed([str(number) for number in finding.facts.at])
@@ -288,7 +294,7 @@ def _does(finding: Finding, verb: str) -> str:
 
 
 def _where(finding: Finding | Promise) -> str:
-    """A scope, or what is none, such as ``(outside any scope)``."""
+    """Where the cause is: ``in`` a scope, or a place that is no scope, without its brackets."""
     scope = finding.scope
     return scope[1:-1] if scope in _NO_SCOPES else f"in {scope}"
 
@@ -300,7 +306,7 @@ def _who(finding: Finding) -> str:
 
 
 def _each(finding: Finding) -> str:
-    """How long a pause is in each of its steps."""
+    """The mean length of a pause in the steps that have one."""
     return duration(finding.seconds * finding.of / finding.steps)
 
 
@@ -324,7 +330,8 @@ _IF: Mapping[Name, str] = {
     "imbalance": "if {group} were balanced in {scope}",
     "server": "if calls of {server} took half the time",
 }
-"""Without what a run would take less; the other causes are without what takes the time."""
+"""By cause, the condition under which the run would take less time. For other causes, the condition
+is that the scope takes no time."""
 _LESS_OFTEN = "Do it less often, or while the next step runs; or let all ranks share it."
 _WORDS: Mapping[Name, Callable[[Finding], Words]] = {
     "rank": _rank,

@@ -15,26 +15,26 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _MOST = 200
-"""The most ranges of one name and thread to compare, as each is compared with each."""
+"""The most ranges of one name and thread to compare, because all pairs are compared."""
 _FAR = 10_000_000_000
 """The largest plausible difference between the clocks, in nanoseconds."""
 _ALIKE = 200_000
 """Tolerance, in nanoseconds, for the lengths of a range and its scope, and for equal shifts."""
 _GOOD = 0.8
-"""The share of the best shift's pairs that a shift nearer to zero needs to be preferred."""
+"""A shift nearer to zero is preferred if it has this share of the best shift's pairs."""
 
 
 def clock_shift(tracks: Iterable[RecordedTrack], ledger: Ledger, zero: int) -> int | None:
-    """What to add to a profiler's times, in nanoseconds, to make them the ledger's.
+    """The nanoseconds to add to a profiler's times to match the ledger's.
 
-    A range belongs to a scope of its name and thread, but nobody knows to which. The right pairs
-    all have the same shift, and the wrong ones do not.
+    A range belongs to a scope of the same name and thread, but it is not known to which one. All
+    right pairs have the same shift, and the wrong pairs do not.
 
     Args:
-        zero: what to add at first, which makes the profiler's times those of the run.
+        zero: the nanoseconds to add first. They turn the profiler's times into the run's.
 
     Returns:
-        ``None`` if no range is in the ledger, too.
+        The shift, in addition to `zero`; ``None`` if no range is also in the ledger.
     """
     places: dict[str, list[int]] = defaultdict(list)
     for number, place in enumerate(ledger.places):
@@ -59,7 +59,7 @@ def clock_shift(tracks: Iterable[RecordedTrack], ledger: Ledger, zero: int) -> i
 def _shifts(
     ranges: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The shifts of all pairs of equal length."""
+    """The shifts of all pairs of a range and a scope that have about the same length."""
     near = (starts >= ranges[0, 0] - _FAR) & (starts <= ranges[-1, 0] + _FAR)
     starts, ends = starts[near], ends[near]
     shifts = starts[None, :] - ranges[:, :1]
@@ -69,7 +69,7 @@ def _shifts(
 
 
 def _most_common(shifts: NDArray[np.int64]) -> int | None:
-    """The shift that most pairs agree on; of equal ones that next to zero.
+    """The shift on which most pairs agree. Among about equally common ones, that nearest to zero.
 
     Args:
         shifts: in ascending order.

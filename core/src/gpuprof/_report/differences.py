@@ -1,4 +1,4 @@
-"""What differs between runs beside their times, in words: settings, versions, machines."""
+"""Describes the differences between runs other than times: settings, versions, machines."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ _WHERE_FILES_GO = ("output_dir", "working_dir")
 
 @attrs.frozen
 class Difference:
-    """Something else than time that differs between the runs.
+    """A difference between the runs other than a time.
 
     Args:
-        what: such as ``torch`` or ``steps``, a key of the configuration.
-        matters: whether ``--strict`` refuses it. Names of nodes do not matter.
+        what: what differs, such as ``torch`` or the configuration key ``config steps``.
+        before: its value in A.
+        after: its value in B.
+        matters: whether ``--strict`` refuses the difference. Names of nodes do not matter.
     """
 
     what: str
@@ -47,7 +49,7 @@ def refuse(differences: Sequence[Difference]) -> None:
 
 
 def differences(before: Sequence[Summary], after: Sequence[Summary]) -> list[Difference]:
-    """What differs beside times: settings and versions first, what the runs left last."""
+    """The differences other than times: settings and versions first, the runs' reports last."""
     sides = [[_about(run) for run in side] for side in (before, after)]
     different = []
     for what in dict.fromkeys(what for side in sides for about in side for what in about):

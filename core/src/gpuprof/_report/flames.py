@@ -1,4 +1,4 @@
-"""What groups run, as trees of functions: all their time, and what a slow rank takes longer."""
+"""Trees of the functions that groups run, and of the extra time that slow ranks take in them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from gpuprof._analysis.stacks import COMPARED, Code
 from gpuprof._report.stacks import frame_text
 
 MOST_PROCESSES = 16
-"""Of a group, evenly spread."""
+"""The most processes of a group to use; if there are more, these are spread evenly over them."""
 _LEAST = 0.002
-"""Of a tree, a function that is drawn."""
+"""Share of a tree's time above which a function is drawn."""
 
 Path = tuple[str, ...]
-"""A scope, and the functions in it from the outermost one on."""
+"""A scope, then functions called in it, outermost first."""
 Tree = dict[Path, float]
-"""Seconds a step in a function and all that it calls."""
+"""Seconds per step for each path, including the functions called inside."""
 
 
 @attrs.frozen
@@ -32,8 +32,8 @@ class Flame:
     """A tree of functions.
 
     Args:
-        name: of whom, or what.
-        rows: depth, name, and seconds a step, each parent before its children.
+        name: whose time the tree shows.
+        rows: the depth, name and seconds per step of each function, parents before their children.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Flame:
 
 
 def flames(loop: Loop, findings: Sequence[Finding]) -> list[Flame]:
-    """A tree for each group, and one for each rank that is slow: its difference to the median."""
+    """A tree for each group, and for each slow rank a tree of its extra time over the median."""
     code = Code(loop)
     result = []
     for group in loop.run.groups:
@@ -62,7 +62,7 @@ def flames(loop: Loop, findings: Sequence[Finding]) -> list[Flame]:
 
 
 def _trees(code: Code, processes: Iterable[Process]) -> dict[int, Tree]:
-    """The tree of each process that was sampled."""
+    """The trees of the processes that were sampled, by the process's number."""
     trees = {}
     for process in processes:
         by_place = code.by_place(process)
@@ -109,7 +109,10 @@ def _flame(name: str, tree: Mapping[Path, float]) -> Flame:
 
 
 def _entered(tree: Iterable[Path]) -> dict[str, int]:
-    """How many names in front all paths of each scope have in common: the way into it."""
+    """The number of leading names that all paths of a scope share, by scope.
+
+    They are the calls that lead into the scope.
+    """
     paths = set(tree)
     by_scope: dict[str, list[Path]] = defaultdict(list)
     for path in paths - {path[:-1] for path in paths}:

@@ -19,12 +19,11 @@ Trees = Mapping[tuple[str, int], Tree]
 
 
 def chosen(trees: Trees, which: PrintTrees, slow: Collection[str] = ()) -> list[Tree]:
-    """The trees to print. The names of slow workers' trees say that they are slow.
-
-    ``ends``: of each group the first rank, and a slow one, or else the last.
+    """The trees to print. The name of a slow worker's tree says that the worker is slow.
 
     Args:
-        slow: names of workers.
+        which: ``ends`` selects two ranks of each group: the first, and a slow one or else the last.
+        slow: the names of slow workers.
     """
     if which == "none":
         return []
@@ -44,7 +43,7 @@ def chosen(trees: Trees, which: PrintTrees, slow: Collection[str] = ()) -> list[
 
 
 def read_tree(data: Mapping[str, Any], worker: str) -> Tree:
-    """A worker's tree; an empty one, with a warning, if it cannot be read."""
+    """Read a worker's tree. If that fails, log a warning and return an empty tree."""
     try:
         return Tree.read(data, f"{worker} profile")
     except (ValueError, LookupError, TypeError) as error:
@@ -53,7 +52,7 @@ def read_tree(data: Mapping[str, Any], worker: str) -> Tree:
 
 
 def print_trees(trees: Trees, driver: Tree, which: PrintTrees, slow: Collection[str] = ()) -> None:
-    """Log each tree as a record, the driver's last; `slow` as for `chosen`."""
+    """Log each chosen tree as a record, and the driver's last; see `chosen` for `slow`."""
     if which == "none":
         return
     for tree in [*chosen(trees, which, slow), driver]:
@@ -77,7 +76,7 @@ def print_receipt(receipt: Receipt) -> None:
 
 @contextlib.contextmanager
 def progress(total: int) -> Iterator[Callable[[int], object]]:
-    """A progress bar of bytes, if stderr is a terminal. Yields its update function."""
+    """Show a progress bar of bytes if stderr is a terminal. Yields a function to update it."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

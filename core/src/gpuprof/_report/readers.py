@@ -1,4 +1,4 @@
-"""Reading the reports of a run with the hooks of installed backends."""
+"""Reads the reports of a run with the hooks of installed backends."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ class Reader:
     """The hooks `read_ranges` and `read_spans` of a backend.
 
     Args:
-        read: the former.
-        identity: changes with the backend's release and settings, so with what the hook may return.
+        read: the hook `read_ranges`.
+        identity: a digest of the backend's release and settings, because what the hook returns may
+            depend on them.
+        read_spans: the hook `read_spans`; ``None`` if the backend does not implement it.
     """
 
     read: Callable[..., list[RangeTimes] | None]
@@ -45,12 +47,13 @@ def read_each(
     read: Callable[[Path, Reader], Result | None],
     overrides: Sequence[str] = (),
 ) -> Iterator[tuple[Path, Result | GpuprofError | None]]:
-    """Read files, each with the first of its backends that can, several files at once, in order.
+    """Read several files at once, each with the first backend that can read it.
 
-    A file in a run directory is read with that run's settings. gpuprof's own files are left out.
+    A file in a run directory is read with that run's settings. Skips gpuprof's own files.
 
     Yields:
-        Each file with what was read; ``None`` if no backend can; or why it cannot be read.
+        Each file, in the given order, with the result of `read`; with ``None`` if no backend can
+        read the file; or with the error if the file is broken.
 
     Raises:
         ConfigError: a backend refuses its settings.
@@ -82,12 +85,12 @@ def read_each(
 
 
 def reader(name: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()) -> Reader | None:
-    """The reader of an installed backend, if it loads and has one.
+    """The reader of an installed backend; ``None`` if the backend does not load or has no reader.
 
     Args:
-        settings: the configuration of the run, if known, of which no program is used. Another
-            backend than the run's gets its defaults.
-        overrides: ``key.key=value``; those for other backends are ignored.
+        settings: the run's configuration, empty if it is not known. The programs in it are not
+            used. A backend other than the run's gets its defaults.
+        overrides: ``key.key=value``; overrides for other backends are ignored.
 
     Raises:
         ConfigError: `settings` or `overrides` are not valid for this backend.

@@ -1,4 +1,4 @@
-"""What the profilers of a run recorded, span by span."""
+"""Reads the spans that a run's profilers recorded."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Recorded:
     """A report's spans.
 
     Args:
-        file: its path.
-        node: where it was made.
+        file: the report's path.
+        node: the node on which the report was made.
         worker: ``<group>-<rank>``, or the file's name if the worker is not known.
-        tracks: what is in it. Times are nanoseconds since the epoch, by the node's wall clock.
+        tracks: the report's tracks. Times are nanoseconds since the epoch on the node's wall clock.
     """
 
     file: Path
@@ -37,10 +37,11 @@ def recorded(
     """Read the reports of a run.
 
     Args:
-        condition: whether to read a report, by its place in the run and its node.
+        condition: a function of a report's place in the run and its node. It tells whether to read
+            the report.
 
     Returns:
-        The reports that a backend can read, and a sentence for each that it cannot.
+        The reports that were read, and a sentence for each broken report.
     """
     run = run_around(directory)
     place_of = places(run) if run is not None else {}

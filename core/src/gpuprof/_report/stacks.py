@@ -1,4 +1,4 @@
-"""What samples of stacks say: in words, and as files for other programs."""
+"""Describes sampled stacks in words, and writes them for other programs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gpuprof._report.words import duration, percentage
 from gpuprof.errors import OutputError
 
 Profile = Mapping[tuple[str, ...], int]
-"""Stacks from the outermost frame on, each with its microseconds."""
+"""Stacks with the outermost frame first, each with its microseconds."""
 _SPEEDSCOPE = "https://www.speedscope.app/file-format-schema.json"
 
 _INSTALLED = re.compile(r".*[/\\](?:(?:site|dist)-packages|lib(?:64)?[/\\]python[0-9.]+t?)[/\\]")
 _LEAST_OF_LINE = 0.5
-"""Of a function's share, from which one line stands for it."""
+"""Share of a function's time that one line must have to be named alone."""
 
 
 def words(line: Line) -> str:
-    """What a line takes of a place's time.
+    """A sentence about a line's share of the time in a place, or of a slow rank's extra time.
 
     >>> where = "json.loads", "/job/data.py", 88
     >>> words(Line("extra", "A-1", "load", 9, 0.014, 0.62, *where, of_line=0.7, samples=99))
@@ -40,30 +40,30 @@ def words(line: Line) -> str:
 
 
 def where(line: Line) -> str:
-    """The file and the number of a line."""
+    """The file and the line number of a line of code."""
     at = f"{short(line.file)}:{line.line}"
     return f"{at} and other lines" if line.of_line < _LEAST_OF_LINE * line.share else at
 
 
 def as_dict(line: Line) -> dict[str, Any]:
-    """A line in JSON types."""
+    """A line of code as a mapping for JSON."""
     return {**attrs.asdict(line), "says": words(line)}
 
 
 def short(file: str) -> str:
-    """The path of a source as people read it: of what is installed from its package on."""
+    """A source file's name or, for an installed file, its path from the package on."""
     match = _INSTALLED.match(file)
     return file[match.end() :] if match else re.split(r"[/\\]", file)[-1]
 
 
 def frame_text(frame: Frame) -> str:
-    """A function and its line."""
+    """A function and its line, as text."""
     function, line = frame
     return f"{function.full_name} ({short(function.file)}:{line})"
 
 
 def hottest(lines: Sequence[Line]) -> str:
-    """The lines of the places that bound steps; empty if there are none."""
+    """The section on the hottest lines in the places that bound steps; empty without such lines."""
     rows = (
         _tables.labelled(
             f"{line.worker}  ", (f"{WARM_UP}: " if line.scope == WARM_UP else "") + words(line)
@@ -74,10 +74,11 @@ def hottest(lines: Sequence[Line]) -> str:
 
 
 def read_profiles(paths: Iterable[Path], by_rank: bool) -> tuple[dict[str, Profile], list[str]]:
-    """What all threads of some runs were seen to run, with the thread and the scope around it.
+    """Read the sampled stacks of runs. Each stack begins with its thread and its scope.
 
     Args:
-        by_rank: whether each process has a profile, or each group.
+        paths: the run directories.
+        by_rank: make a profile for each process instead of each group.
 
     Returns:
         The profiles by name, and a sentence for each file that cannot be read.
@@ -100,7 +101,7 @@ def read_profiles(paths: Iterable[Path], by_rank: bool) -> tuple[dict[str, Profi
 
 
 def collapsed(profiles: Mapping[str, Profile]) -> str:
-    """A line for each stack, as flame graph programs read them: frames and microseconds."""
+    """Profiles in the format of flame graph programs: a line for each stack, with microseconds."""
     return "\n".join(
         f"{';'.join(map(_collapsible, (name, *stack)))} {time}"
         for name, profile in profiles.items()
@@ -113,7 +114,7 @@ def _collapsible(frame: str) -> str:
 
 
 def speedscope(profiles: Mapping[str, Profile]) -> str:
-    """A file for speedscope, with a profile for each."""
+    """Profiles as the content of a file for speedscope."""
     frames: dict[str, int] = {}
     entries = []
     for name, profile in profiles.items():

@@ -1,4 +1,4 @@
-"""The text of `gpuprof stacks`: what the processes of a running job do now."""
+"""The output of `gpuprof stacks`: what the processes of a running job are doing now."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _STATES = {
 
 
 _IDLE = ("ray.main_loop",)
-"""The stack of a worker of Ray that runs no call."""
+"""The stack of a Ray worker that runs no call."""
 
 
 def age(seconds: float) -> str:
-    """How long something has lasted.
+    """A duration up to now, as text.
 
     >>> age(12.4), age(720), age(7300)
     ('12 s', '12 min', '2 h 1 min')
@@ -39,7 +39,7 @@ def age(seconds: float) -> str:
 
 
 def ranks(numbers: Iterable[int]) -> str:
-    """Ranks as people list them.
+    """Ranks as text, with ranges for consecutive numbers.
 
     >>> ranks([0, 1, 2, 5]), ranks([7])
     ('ranks 0-2,5', 'rank 7')
@@ -57,12 +57,13 @@ def ranks(numbers: Iterable[int]) -> str:
 def text(
     now: Sequence[Process], later: Sequence[Process], who_waits: Sequence[str], full: bool
 ) -> str:
-    """The whole text.
+    """The whole output as text.
 
     Args:
-        later: the second look; empty if there was one only.
-        who_waits: for whom, in sentences.
-        full: whether whole stacks are shown, of all threads.
+        now: the processes' first answers.
+        later: their second answers; empty if they were asked only once.
+        who_waits: the sentences about which process waits for which; see `sentences`.
+        full: whether to show all threads, with their whole stacks.
     """
     last = later or now
     missing = [line for process in last for line in _absent(process)]
@@ -98,7 +99,7 @@ def _absent(process: Process) -> list[str]:
 
 
 def sentences(now: Sequence[Process], later: Sequence[Process]) -> list[str]:
-    """Who waits for whom."""
+    """The sentences about which process waits for which."""
     last = later or now
     absent = [process for process in last if process.state != "answered"]
     all_waits = waits(last, doings(now, later))
@@ -170,7 +171,7 @@ def _place(doing: Doing) -> str:
 
 
 def _names(processes: Sequence[Process]) -> str:
-    """Names as people list them, those of a group together."""
+    """An English list of processes, in which the ranks of a group are listed together."""
     groups: dict[str, list[Process]] = {}
     for process in processes:
         groups.setdefault(process.group, []).append(process)
@@ -225,7 +226,7 @@ def _who(kind: Class) -> str:
 
 
 def as_json(now: Sequence[Process], later: Sequence[Process], who_waits: Sequence[str]) -> str:
-    """The same as JSON."""
+    """The same output as JSON; see `text`."""
     return json.dumps(
         {
             "time": time.time(),

@@ -36,17 +36,17 @@ def introduce(text: str, driver: str = DRIVER) -> str:
 
 @attrs.frozen(eq=False)
 class Tree:
-    """The times of a process, or of several.
+    """The times of one process or of several processes together.
 
     Args:
-        timing: without the steps that profiling slowed.
-        while_profiling: of those steps; ``None`` if there were none.
-        steps: how many those were.
-        seconds: how long they took, in the process in which they took longest.
-        processes: how many there are.
-        whole_life: how many of them were captured from their start.
+        timing: the timing tree without the steps that profiling slowed down.
+        while_profiling: the timing tree of the slowed steps; ``None`` if there were none.
+        steps: the number of slowed steps.
+        seconds: how long the slowed steps took, in the process in which they took longest.
+        processes: the number of processes.
+        whole_life: the number of processes that were captured from start to end.
         group: the worker group, if the processes are its workers.
-        totals: what the steps add up to; ``None`` if they have no attributes.
+        totals: the totals of the steps' attributes; ``None`` if the steps have no attributes.
     """
 
     timing: Timing
@@ -60,7 +60,7 @@ class Tree:
 
     @classmethod
     def read(cls, data: Mapping[str, Any], name: str) -> Tree:
-        """Read what a session has written; see `gpuprof._session.file.TreeEntry`.
+        """Read a tree that a session has written; see `gpuprof._session.file.TreeEntry`.
 
         Raises:
             ValueError, LookupError, TypeError: the data come from another release.
@@ -78,7 +78,7 @@ class Tree:
 
     @classmethod
     def merge(cls, trees: Sequence[Tree], name: str) -> Tree:
-        """The trees of several processes as one."""
+        """Merge the trees of several processes into one."""
         slowed_times = [tree.while_profiling for tree in trees if tree.while_profiling is not None]
         return cls(
             Timing.merge((tree.timing for tree in trees), name),
@@ -94,17 +94,17 @@ class Tree:
         return bool(self.timing or self.while_profiling or self.totals)
 
     def renamed(self, name: str) -> Tree:
-        """Rename both trees. Returns itself."""
+        """Rename both timing trees. Returns this tree."""
         for tree in (self.timing, self.while_profiling):
             if tree is not None:
                 tree.name = name
         return self
 
     def text(self, render: Callable[[Timing], str] = Timing.text) -> str:
-        """The tree as text, with what it leaves out and what its times contain.
+        """The tree as text, with notes on steps left out and on profiler overhead in its times.
 
-        Shows the tree of the steps left out, too, if it has places that are nowhere else, and alone
-        if there is no other.
+        The timing tree of the slowed steps is also shown if it has places that the main one lacks,
+        and alone if the main one is empty.
         """
         return "\n".join(self._lines(render))
 
@@ -175,10 +175,10 @@ def merged(files: Iterable[Path]) -> tuple[list[Tree], list[str]]:
 
 
 def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "") -> str:
-    """A table for each tree, and what its signs mean.
+    """A table for each tree, and a legend of the signs in the tables.
 
     Args:
-        width: as for `_tables.table`, as is `hint`.
+        width: as for `_tables.table`, and so is `hint`.
     """
     signs: set[str] = set()
 
@@ -187,7 +187,7 @@ def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "")
         rows = timing.rows()
         if not rows:
             return f"{name}\n{_NOTHING}"
-        if tree.processes == 1:  # which is the slowest then
+        if tree.processes == 1:  # a single process is always the slowest
             rows = [{key: row[key] for key in row if key != "slowest"} for row in rows]
         headers = list(rows[0])
         signs.update(
@@ -237,7 +237,7 @@ _LEGEND = {
 
 
 def as_json(trees: list[Tree]) -> str:
-    """The trees, by name; those of steps left out have names of their own."""
+    """The trees as JSON, by name. Trees of slowed steps get "(while profiling)" in their names."""
     by_name = {tree.timing.name: tree.timing for tree in trees}
     for tree in trees:
         if tree.while_profiling is not None:
@@ -254,8 +254,9 @@ class _Process:
     """The owner of a file's tree.
 
     Args:
-        run: empty if it belongs to none.
-        group: trees of one group and run are merged.
+        name: the process's name.
+        run: the run's id; empty if the process belongs to no run.
+        group: the worker group. Trees of the same group and run are merged.
     """
 
     name: str
@@ -264,14 +265,14 @@ class _Process:
 
 
 def _read(file: Path) -> tuple[_Process, Mapping[str, Any]] | None:
-    """The tree in a file, as `Tree.read` takes it; ``None`` if there is none.
+    """The owner and the data of the tree in a file, for `Tree.read`; ``None`` if it has no tree.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the file is damaged.
     """
     if file.suffix != ".json" or file.name in _OTHERS or file.parent.name.startswith("."):
         return None
-    data = load_json(os.path.realpath(file))  # a link that the user has given
+    data = load_json(os.path.realpath(file))  # the user may have given a link
     if not isinstance(data, dict):
         return None
     if {"version", "name", "run", "children"} <= data.keys():  # the timing library's own file

@@ -354,7 +354,7 @@ def run_tool(
     environment: Mapping[str, str] | None = None,
     deadline: float = 60.0,
 ) -> str | None:
-    """Run a tool's short command, and end any processes that it leaves behind.
+    """Run a short command of a tool, and end what it leaves behind.
 
     Args:
         directory: a temporary directory for this command alone.
