@@ -1,1 +1,1 @@
-"""Printed results: timing trees, the receipt, and tables of ranges."""
+"""Results that gpuprof prints or writes: trees, tables, explanations, timelines and pages."""

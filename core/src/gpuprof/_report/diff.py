@@ -25,7 +25,7 @@ _LISTED = 15
 _NAMED = 5
 """The most ranks to name."""
 BUSY = 0.1
-"""The share of time that workers wait for a processor on a machine that counts as busy."""
+"""A machine counts as busy if workers wait for a processor for this share of their time."""
 _UNJUDGED = "No condition is judged, as ranks differ"
 _DIFFERENT = ["", "A", "B"]
 _SCOPES = [
@@ -36,12 +36,12 @@ _GROUPS = ["group", "work", "change", "waits", "change in waits", "imbalance"]
 
 
 def as_json(diff: Diff) -> str:
-    """The whole comparison, for programs."""
+    """The whole comparison as JSON."""
     return json.dumps(as_dict(diff), indent=2)
 
 
 def as_dict(diff: Diff) -> dict[str, Any]:
-    """The comparison in types that JSON has: seconds and ratios, ``None`` where there is none."""
+    """The comparison as a mapping for JSON, with seconds and ratios (``None`` if missing)."""
     parts = ("step", "slower_ranks", "scopes", "new", "gone", "groups", "checks")
     return {
         "version": JSON_VERSION,
@@ -70,7 +70,7 @@ def _about(run: Summary) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value in types that JSON has. The change of something is part of that itself."""
+    """A value in JSON types. The fields of an object's change are merged into the object's own."""
     if isinstance(value, Condition):
         return value.text
     if attrs.has(type(value)):
@@ -88,7 +88,7 @@ def text(diff: Diff, width: int | None = None, hint: str = "") -> str:
     """The comparison for a terminal.
 
     Args:
-        width: as for `_tables.table`, as is `hint`.
+        width: as for `_tables.table`, and so is `hint`.
     """
     unlike = [f"{_UNJUDGED}: {sentence}" for sentence in _unlike(diff)]
     different = differences(diff.before, diff.after)
@@ -123,7 +123,7 @@ def text(diff: Diff, width: int | None = None, hint: str = "") -> str:
 
 
 def markdown(diff: Diff) -> str:
-    """The comparison for the comment on a pull request."""
+    """The comparison in Markdown, for a comment on a pull request."""
     sign = "❌" if diff.slower else "❔" if diff.missing else "✅"
     different = differences(diff.before, diff.after)
     parts = [
@@ -184,7 +184,7 @@ def _wrapped(line: str, width: float | None = None) -> str:
 
 
 def verdict(diff: Diff) -> str:
-    """What became of a step, in a sentence."""
+    """How much longer or shorter a step has become, in a sentence."""
     step = diff.step
     sure = "may be chance" if step.low <= 1 <= step.high else _direction(step)
     return (
@@ -216,12 +216,12 @@ def _limits(diff: Diff) -> list[str]:
 
 
 def _unlike(diff: Diff) -> list[str]:
-    """Ranks that not all runs have."""
+    """A sentence for each run that lacks ranks of the other runs."""
     return [f"{gap.run} has no ledger of {listed(gap.workers)}" for gap in diff.missing]
 
 
 def _slower(ratio: float) -> str:
-    """By how much a ratio is slower.
+    """How much slower B is at a ratio, as text.
 
     >>> _slower(1.062), _slower(1.25), _slower(3.2)
     ('6.2 %', '25 %', '3.2 times')
@@ -232,7 +232,7 @@ def _slower(ratio: float) -> str:
 
 
 def _slower_ranks(diff: Diff) -> list[str]:
-    """The ranks that have become slower, one a line."""
+    """A line for each rank that has become slower."""
     lines = [
         f"Slower rank: {rank.worker}: {duration(rank.change.before)} to "
         f"{duration(rank.change.after)} a step ({percent(rank.change.ratio)})"
@@ -293,7 +293,7 @@ def _to_others(change: Change | None) -> str:
 
 
 def percent(ratio: float) -> str:
-    """A ratio as a change.
+    """A ratio as the text of a change.
 
     >>> percent(1.052), percent(0.9), percent(2.5), percent(12), percent(1e7), percent(0.9999)
     ('+5.2 %', '-10.0 %', '+150 %', 'x12', '> x999', '+0.0 %')
@@ -301,7 +301,7 @@ def percent(ratio: float) -> str:
     change = 100 * (ratio - 1)
     if not math.isfinite(change):
         return ""
-    if ratio >= 1000:  # from next to nothing: how much so says nothing
+    if ratio >= 1000:  # the value before was almost zero, so the exact ratio means nothing
         return "> x999"
     if ratio >= 10:
         return f"x{ratio:.3g}"
@@ -309,12 +309,12 @@ def percent(ratio: float) -> str:
 
 
 def interval(change: Change) -> str:
-    """Both ends of a change's interval."""
+    """Both ends of a change's interval, as text."""
     return f"{percent(change.low).removesuffix(' %')} to {percent(change.high)}"
 
 
 def signed(seconds: float) -> str:
-    """A difference between durations.
+    """A difference between durations, as text with a sign.
 
     >>> signed(-0.0123), signed(-1e-9)
     ('-12.3 ms', '+0 µs')
@@ -435,7 +435,7 @@ def _profiling(side: str, runs: Sequence[Summary]) -> list[str]:
 
 
 def _pipes(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> str:
-    """A table of Markdown."""
+    """A Markdown table."""
     lines = [
         headers,
         ["--:" if name in right else ":--" for name in headers],

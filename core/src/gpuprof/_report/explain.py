@@ -46,17 +46,17 @@ _LEAST_SHARE = 0.005
 _LARGE_TRANSFER = 2**20
 """Bytes a step above which a scope that moves them gets a line."""
 _LEAST_BOUND = 0.1
-"""Share of the path above which a group counts among those that bound a step."""
+"""Share of the path above which a group counts as one that bounds a step."""
 _NEARLY_ALL = 0.7
 """Share of a group's part above which one worker is named instead of the group."""
 _LEAST_WAIT = 0.05
 _LEAST_PART = 0.01
-"""Share of the steps that a group must spend in scopes, for its gaps to count as waits between
-calls."""
+"""Share of the steps that a group must spend in scopes for the gaps between them to count as waits
+between calls."""
 _LEAST_HANDOVER = 0.1
-"""Share of a step above which handing over gets a sentence."""
+"""Share of a step above which handing over results gets a sentence."""
 _LEAST_OF_LINE = 0.5
-"""Share of the unexplained time above which one line of code is what to look at."""
+"""Share of the unexplained time above which one line of code is named as the one to look at."""
 _LEAST_SAVED = 0.01
 """Share of a run above which a saving gets a sentence."""
 _CUT_SHORT = ", or cut short by a worker's end"
@@ -72,10 +72,10 @@ _KINDS = {
 
 
 def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
-    """The whole answer.
+    """The whole answer as text.
 
     Args:
-        width: as for `_tables.table`, as is `hint`.
+        width: as for `_tables.table`, and so is `hint`.
     """
     parts = [
         _steps(answer),
@@ -98,7 +98,7 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
 
 
 def as_dict(answer: Explanation) -> dict[str, Any]:
-    """The whole answer in JSON types, as docs/explain.md describes them."""
+    """The whole answer as a mapping for JSON; docs/explain.md describes its keys."""
     content = {"version": JSON_VERSION, **attrs.asdict(answer)}
     for name in ("shares", "untimed", "launched", "extra"):
         del content[name]
@@ -123,12 +123,12 @@ def as_dict(answer: Explanation) -> dict[str, Any]:
 
 
 def as_json(answer: Explanation) -> str:
-    """The whole answer, for programs."""
+    """The whole answer as JSON."""
     return json.dumps(as_dict(answer), indent=2)
 
 
 def verdict(answer: Explanation) -> str:
-    """What bounds a step, who waits, what would help: a line each."""
+    """Three lines: what bounds a step, who waits, and what would help."""
     labels = ("bounds a step:  ", "waits:          ", "would help:     ")
     content = "\0".join((bounds(answer), waits(answer), helps(answer)))
     if answer.driver:
@@ -164,7 +164,7 @@ def waits(answer: Explanation) -> str:
     if not answer.groups:
         return "not known: nothing was timed"
     groups = [group for group in answer.groups if group.group != DRIVER or not answer.driver]
-    if answer.driver:  # some have no part in the steps, as processes that only start others
+    if answer.driver:  # leave out groups without a part in the steps, such as mere launchers
         groups = [group for group in groups if group.work + group.waits >= _LEAST_PART] or groups
     idle = {
         group.group: group.waits + (group.outside if answer.driver else 0.0) for group in groups
@@ -292,7 +292,7 @@ def _without_brackets(name: str) -> str:
 def quick_answer(directory: str) -> Explanation | None:
     """Explain a run at its end; ``None`` if there is nothing to explain, or it would take long.
 
-    Never raises: a job does not end with a fault of its explanation.
+    Never raises, because an error in the explanation must not harm the job.
     """
     try:
         if not 0 < _size(directory) <= _QUICK:
@@ -309,7 +309,7 @@ def quick_answer(directory: str) -> Explanation | None:
 
 
 def print_verdict(directory: str, answer: Explanation | None) -> None:
-    """Log the three lines of a run, or the command that prints them if it would take long."""
+    """Log a run's verdict, or the command that prints it if the explanation would take long."""
     commands = f"gpuprof explain {directory} (as a page: gpuprof html)"
     if answer is not None:
         median = duration(answer.seconds["median"])
@@ -319,7 +319,7 @@ def print_verdict(directory: str, answer: Explanation | None) -> None:
 
 
 def _size(directory: str) -> int:
-    """Bytes of a run's ledgers."""
+    """The size of a run's ledgers in bytes."""
     return sum(path.stat().st_size for path in Path(directory).glob(f"*/*{SUFFIX}"))
 
 
@@ -480,7 +480,7 @@ def _finding(answer: Explanation, number: int, finding: Finding, line: Line | No
     lines.append(_tables.labelled("   next    ", advice.action))
     if command := _config(answer, finding):
         row = _tables.labelled("   with    ", command)
-        lines.append(row.replace("\n", " \\\n"))  # so that it can be pasted
+        lines.append(row.replace("\n", " \\\n"))  # so that the command can be pasted
     return "\n".join(lines)
 
 
@@ -514,7 +514,7 @@ def _confidence(answer: Explanation) -> str:
 
 
 def answer_of(directory: str, step: int | None = None, warm_up: int | None = None) -> Explanation:
-    """Explain a run's directory.
+    """Explain the run in a directory.
 
     Args:
         step: as for `explain`.
@@ -527,11 +527,11 @@ def explain(run: Run, step: int | None = None) -> Explanation:
     """Explain a run.
 
     Args:
-        step: the number of the step whose path is wanted; ``None``: the median step's and the
-            slowest one's.
+        step: the number of the step whose path to show; ``None`` shows the paths of the median step
+            and the slowest step.
 
     Raises:
-        ConfigError: there is no such step, or none that counts.
+        ConfigError: there is no such step, or no step counts.
     """
     run_explainer = explainer(run)
     numbers = [s.number for s in run.steps]
@@ -542,7 +542,7 @@ def explain(run: Run, step: int | None = None) -> Explanation:
 
 
 def explainer(run: Run) -> Explainer:
-    """What explains a run.
+    """Make the `Explainer` of a run.
 
     Raises:
         ConfigError: no step counts.
@@ -553,7 +553,7 @@ def explainer(run: Run) -> Explainer:
 
 
 def no_steps(run: Run) -> str:
-    """Why no step can be explained, and what to do: first what needs no edit of the job."""
+    """Why no step can be explained, and what to do, first what needs no edit of the job."""
     if run.steps:
         fewer = ", or set --warmup 0" if any(step.warm_up for step in run.steps) else ""
         return (

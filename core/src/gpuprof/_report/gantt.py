@@ -18,7 +18,7 @@ MOST_ROWS = 48
 MOST_SPANS = 12_000
 """The most spans of a step; the longest of each row are kept."""
 _FEWEST_SPANS = 40
-"""Spans that a row may always keep, however many rows there are."""
+"""The number of spans that each row may keep, even if there are many rows."""
 _MOST_TRACKS = 4
 """The most threads and tasks of a process; those with the most time are kept."""
 _LEAST_TRACK = 0.01
@@ -31,12 +31,12 @@ class Row:
 
     Args:
         process: a position in `Run.processes`.
-        track: the thread's name; empty if the process has one only.
-        spans: place, depth, and start and length in nanoseconds from the step's beginning, cut at
-            its edges.
-        folds: the same of calls that are known only together, with how many there were and the
-            nanoseconds they took.
-        left: how many shorter spans are left out.
+        track: the name of the thread or task; empty if the process has only one row.
+        spans: the place, depth, start and length of each span. Times are nanoseconds from the
+            step's beginning; spans are cut at the step's edges.
+        folds: the same for groups of calls of which only totals are known, then the number of calls
+            and the nanoseconds that they took.
+        left: the number of shorter spans that are left out.
     """
 
     process: int
@@ -49,12 +49,12 @@ class Row:
 def rows(run: Run, step: int, path: Sequence[Stretch]) -> list[Row]:
     """The rows of a step: the driver, then each group's workers.
 
-    Of more processes than a picture can show, first those on the critical path, then of each group
-    the ones that worked most and least.
+    If there are too many processes, processes on the critical path come first, then the processes
+    of each group that worked most and least.
 
     Args:
-        step: a position in `Run.steps`.
-        path: its critical path.
+        step: the step's position in `Run.steps`.
+        path: the step's critical path.
     """
     begin, end = run.steps[step].start, run.steps[step].end
     processes = _shown(run, step, path)
@@ -131,7 +131,7 @@ def _rows(run: Run, process: Process, begin: int, end: int, most: int) -> list[R
 def _cut(
     process: Process, depths: Integers, records: NDArray[np.void], low: int, high: int
 ) -> tuple[Integers, Integers, Integers, Integers]:
-    """Place, depth, start and length of spans or folds."""
+    """The place, depth, start and length of spans or folds, cut to the interval `low` to `high`."""
     place = process.places[records["place"]]
     start = np.maximum(records["start"], low) - low
     length = np.minimum(records["end"], high) - low - start

@@ -20,14 +20,14 @@ _LEAST = 0.001
 
 @attrs.frozen
 class HeatRow:
-    """The row of a worker, or, in a large group, of a node.
+    """The row of a worker or, in a large group, of a node.
 
     Args:
-        name: of the worker or node.
-        workers: how many.
-        seconds: a step in each place, and in no scope inside it; of a node, of the worker there
-            that is farthest from the group's median.
-        whose: which worker that is; empty where the row is a worker.
+        name: the name of the worker or node.
+        workers: the number of workers in the row.
+        seconds: the time per step in each place, without the scopes inside it. For a node, the time
+            of the worker there that is farthest from the group's median.
+        whose: for a node, the name of that worker for each place; empty for a worker.
     """
 
     name: str
@@ -42,11 +42,12 @@ class HeatMap:
     """The map of a group.
 
     Args:
-        places: positions in `Run.places`; those with the most time and the largest deviations.
-        left_places: how many others there are.
-        median: of all workers, seconds a step in each place.
-        rows: by rank or by node.
-        left_rows: how many rows with smaller deviations are left out.
+        places: positions in `Run.places` of the places with the most time and the largest
+            deviations.
+        left_places: the number of other places, which are left out.
+        median: the median of all workers' seconds per step in each place.
+        rows: the rows in order of the ranks or nodes.
+        left_rows: the number of rows with smaller deviations, which are left out.
         folded: whether the rows are nodes.
     """
 
@@ -60,7 +61,7 @@ class HeatMap:
 
 
 def heat_maps(run: Run) -> list[HeatMap]:
-    """A map for each group of at least two workers. Of the steps that count, the mean."""
+    """A map for each group of at least two workers, with the means over the steps that count."""
     maps = []
     for group in run.groups:
         members = by_name(run.groups[group])
@@ -120,5 +121,5 @@ def _heat_map(run: Run, group: str, names: list[str]) -> HeatMap:
 
 
 def _short(seconds: float) -> float:
-    """A number with only the digits that a colour needs."""
+    """A number rounded to the digits that a colour needs."""
     return float(f"{seconds:.4g}")

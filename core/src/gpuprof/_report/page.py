@@ -1,7 +1,7 @@
-"""What `gpuprof html` shows of runs, and the page that shows it.
+"""The page that `gpuprof html` writes, and the data in it.
 
-Every figure is that of `gpuprof report`, `explain` and `diff`: the page's data come from the same
-functions, and its script draws them and computes none.
+The numbers are the same as in `gpuprof report`, `explain` and `diff`, because they come from the
+same functions. The page's script only draws them.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from gpuprof._shim.safe import replacing
 from gpuprof.errors import ConfigError, GpuprofError, OutputError
 
 _MOST_STEPS = 2000
-"""The most bars in the chart of steps; if there are more steps, a bar is the slowest of several."""
+"""The most bars in the chart of steps. With more steps, a bar shows the slowest of several."""
 _MOST_DRAWN = 60
 """The most steps that the page draws."""
 _LARGEST_DRAWN = 2_000_000
-"""The most characters of all those steps. The median step and the slowest one are always there."""
+"""The most characters of the drawn steps' data. The median and slowest steps are always drawn."""
 _MOST_CAPTURED = 5
 _MOST_STRETCHES = 600
 """The most stretches of a critical path; the longest are kept."""
@@ -59,7 +59,7 @@ _MOST_WINDOWS = 100
 _MOST_RANGES = 10_000
 """The most ranges of all windows."""
 _FEWEST_RANGES = 40
-"""Ranges that a window may always have, however many windows there are."""
+"""The number of ranges that each window may have, even if there are many windows."""
 _MOST_SCOPES = 1000
 """The most scopes of a diff."""
 _MOST_RECEIPT_ROWS = 200
@@ -72,11 +72,11 @@ _Section = dict[str, Any]
 
 
 def write(directories: Sequence[str], output: Path, warm_up: int | None = None) -> list[str]:
-    """Write the page of one run, or of two to be compared.
+    """Write the page of one run, or of two runs to be compared.
 
     Args:
-        directories: of the runs.
-        output: the file; one that is there is replaced.
+        directories: the run directories.
+        output: the page's file, replaced if it exists.
         warm_up: as for `gpuprof._analysis.reading.read`.
 
     Returns:
@@ -98,7 +98,7 @@ def write(directories: Sequence[str], output: Path, warm_up: int | None = None) 
 
 
 def render(data: Mapping[str, Any]) -> str:
-    """The page, one file that asks for nothing else.
+    """The page as one HTML file that loads no other files.
 
     Args:
         data: as `collect` returns it.
@@ -134,7 +134,7 @@ _DRAWN = ("run", "explain", "steps", "gantt", "heat", "trees", "stacks", "ranges
 
 
 def _block(data: Mapping[str, Any]) -> str:
-    """The script's data, as JSON that cannot end its HTML element."""
+    """The script's data as JSON, escaped so that it cannot end its HTML element."""
     content = {
         "runs": [{name: run[name] for name in _DRAWN} for run in data["runs"]],
         "diff": data["diff"],
@@ -149,11 +149,11 @@ def _block(data: Mapping[str, Any]) -> str:
 
 
 def collect(directories: Sequence[str], output: Path, warm_up: int | None = None) -> dict[str, Any]:
-    """Everything that the page shows, in types that JSON has.
+    """Everything that the page shows, in JSON types.
 
     Args:
-        directories: of one run, or of two.
-        output: where the page will be, for its links.
+        directories: the directories of one run, or of two runs.
+        output: the page's path, to which its links are relative.
         warm_up: as for `gpuprof._analysis.reading.read`.
 
     Raises:
@@ -234,7 +234,7 @@ def _no_steps(read: Run | None, without: str) -> str:
 
 
 def _facts(about: runs.About | None) -> Iterator[tuple[str, str]]:
-    """When the run was, and what it ran on."""
+    """The run's date, software and hardware."""
     if about is None:
         return
     if about.beginning:
@@ -275,7 +275,7 @@ _STATES = ("counts", "warm-up", "captured", "slowed by a window", "incomplete")
 
 
 def _state(step: Step) -> int:
-    """The position in `_STATES` that says most about a step."""
+    """The position in `_STATES` of the state that says most about a step."""
     if step.captured:
         return 2
     if step.disturbed:
@@ -345,7 +345,7 @@ _KINDS = ("work", "handover", "data", "unexplained", "dispatch", "outside")
 
 
 def _order(run: Run, explainer: Explainer, bars: Sequence[int]) -> tuple[list[int], dict[int, str]]:
-    """The steps to draw, the most important first, and reasons for those that must be there."""
+    """The steps to draw, most important first, and the reasons for steps that must be drawn."""
     why: dict[int, str] = {}
     for position, reason in explainer.chosen():
         why.setdefault(position, reason)
@@ -445,7 +445,7 @@ def _trees(directory: str, read: Run | None, group: str) -> _Section:
     """The merged trees, as columns of places in the order of the tree.
 
     Args:
-        group: whose tree is shown first, the one that bounds a step; empty if that is not known.
+        group: the group that bounds a step, whose tree is shown first; empty if it is not known.
     """
     try:
         group_trees, broken = merged(files_of([directory]))
@@ -470,7 +470,7 @@ def _trees(directory: str, read: Run | None, group: str) -> _Section:
 
 
 def _stacks(explainer: Explainer | None, answer: Explanation | None) -> _Section:
-    """The functions of each group, and what slow ranks have more."""
+    """The functions that each group runs, and those in which slow ranks take longer."""
     if explainer is None or answer is None:
         return {"why": "No step can be explained."}
     graphs = flames(explainer.record, answer.findings)
@@ -544,7 +544,7 @@ def _tree(
 
 
 def _thin(trees: Sequence[_Section]) -> None:
-    """Leave out the places with the least time if there are too many."""
+    """Leave out the places with the least time if there are more than `_MOST_PLACES`."""
     totals = sorted((row[_TOTAL] for tree in trees for row in tree["rows"]), reverse=True)
     if len(totals) <= _MOST_PLACES:
         return
@@ -643,7 +643,10 @@ def _receipt(manifest: Manifest | None, directory: str, output: Path) -> _Sectio
 
 
 def _linker(home: str, directory: str, output: Path) -> Callable[[str], tuple[str, str]]:
-    """What a file is called, and a link to it; empty if it is not in the run's directory."""
+    """A function that gives a file's name on the page and a link to the file.
+
+    The link is empty if the file is not in the run directory.
+    """
     folder = os.path.abspath(output.parent)
 
     def link(file: str) -> tuple[str, str]:
@@ -702,5 +705,5 @@ def _diff(directories: Sequence[str], warm_up: int | None) -> _Section:
 
 
 def _cut(name: str) -> str:
-    """A name that is cut to `_LARGEST_TEXT`."""
+    """A name, cut to `_LARGEST_TEXT` characters."""
     return name if len(name) <= _LARGEST_TEXT else f"{name[: _LARGEST_TEXT - 1]}…"

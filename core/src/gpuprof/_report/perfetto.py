@@ -1,7 +1,7 @@
 """Writes traces for ui.perfetto.dev with Perfetto's own library.
 
-A slice takes two packets, and making each with the library takes microseconds. So the library makes
-one packet, and NumPy puts the numbers of all slices into copies of it.
+A slice takes two packets, and the library takes microseconds to make a packet. So the library makes
+only one packet of each kind, and NumPy puts the numbers of all slices into copies of it.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 _SEQUENCE = 1
 _MOST_NAMES = 4
 _MOST_LANES = 100
-"""The most lanes of a track: nobody reads more, and the search for a free one takes longer with
-each."""
+"""The most lanes of a track. Nobody reads more, and each lane slows down the search for a free
+one."""
 _ARROW = "arrow"
 """The category of the slices at both ends of an arrow."""
 _TRACK, _NAME, _TIME = (1 << 27) + 0x34567, (1 << 27) + 0x2ABCDE, (1 << 62) + 0x1234567
-"""What stands in the packet for the numbers of each slice: each occurs once in its bytes, and takes
-as many as the largest number that it stands for."""
+"""Placeholders in the packet for the numbers of each slice. Each occurs once in the packet, and
+takes as many bytes as the largest number that can replace it."""
 
 
 @attrs.define
 class Mark:
     """A moment of a slice, where arrows begin and end.
 
-    Perfetto draws an arrow from the slice that begins first. So arrows between ends need slices of
-    their own there, without length.
+    Perfetto draws an arrow from the slice that begins first. So arrows between the ends of slices
+    need extra slices of zero length at these ends.
 
     Args:
-        leaves: the arrows that begin here, with what they lead to.
-        arrives: the arrows that end here, with what they come from.
+        leaves: the arrows that begin here, with the names of what they lead to.
+        arrives: the arrows that end here, with the names of what they come from.
     """
 
     leaves: dict[int, str] = attrs.field(factory=dict)
@@ -55,20 +55,20 @@ class Mark:
 
     @property
     def name(self) -> str:
-        """Such as ``released by Actor-3``."""
+        """The mark's name, such as ``released by Actor-3``."""
         parts = [("released by", self.arrives), ("releases", self.leaves)]
         return ", ".join(f"{verb} {_listed(others.values())}" for verb, others in parts if others)
 
 
 @attrs.define
 class Extra:
-    """What only some slices have.
+    """Extra data that only some slices have.
 
     Args:
-        name: instead of the one in the table of names.
-        about: shown with the slice.
-        begin: the arrows where it begins.
-        end: the arrows where it ends.
+        name: a name that replaces the one in the table of names.
+        about: details that are shown with the slice.
+        begin: the arrows at the slice's beginning.
+        end: the arrows at the slice's end.
     """
 
     name: str | None = None
@@ -83,10 +83,10 @@ class TraceWriter:
     All times are nanoseconds since the epoch.
 
     Args:
-        file: where to. Perfetto reads gzip, too.
+        file: the file to write to. Perfetto also reads files compressed with gzip.
 
     Attributes:
-        left: how many slices are left out, as too many others overlap them.
+        left: the number of slices left out because too many others overlap them.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -105,12 +105,12 @@ class TraceWriter:
         self._write(packet)
 
     def track(self, name: str, parent: int = 0, rank: int = 0, about: str = "") -> int:
-        """Add a track, which also groups those below it.
+        """Add a track, which can have other tracks below it.
 
         Args:
-            parent: the track that it lies below; 0 for none.
-            rank: its position among those.
-            about: shown with the track.
+            parent: the track above it; 0 for none.
+            rank: its position among the tracks with the same parent.
+            about: a description that is shown with the track.
         """
         return self._add_track(name, parent, rank, about, str(self._tracks + 1))
 
@@ -158,11 +158,12 @@ class TraceWriter:
         """Add a track with slices. Slices that overlap without nesting go to further tracks.
 
         Args:
-            title: of the track, as are `parent` and `rank`; see `track`.
-            names: of the slices; see `name`.
-            extras: by the slice's position.
-            depths: which of two slices with the same times is the outer one: the lower.
-            row: tracks of one parent with the same text share a row on the screen.
+            title: the track's name; see `track`, also for `parent` and `rank`.
+            names: the numbers of the slices' names; see `name`.
+            extras: extra data, by the slice's position.
+            depths: the slices' depths. Of two slices with the same times, the one with the lower
+                depth is the outer one.
+            row: tracks with the same parent and the same `row` share a row on the screen.
         """
         self._write_names()
         keys = [-ends, starts] if depths is None else [depths, -ends, starts]
@@ -193,7 +194,7 @@ class TraceWriter:
             )
 
     def instant(self, title: str, parent: int, category: str, time: int, rank: int = 0) -> None:
-        """Add a track with one moment on it, which says its title."""
+        """Add a track with a single instant that has the track's title."""
         packet = _event(TrackEvent.TYPE_INSTANT, category, self.track(title, parent, rank), time)
         packet.track_event.name = _encodable(title)
         self._write(packet)
@@ -286,11 +287,13 @@ def _lanes(starts: Sequence[int], ends: Sequence[int]) -> list[list[int]]:
     """Spread slices over lanes in which they nest.
 
     Args:
-        starts: in ascending order; of equal ones the outer slices come first.
+        starts: the slices' beginnings in ascending order. Of slices that begin together, the outer
+            one comes first.
+        ends: the slices' ends.
 
     Returns:
-        For each lane, the slices as they begin and, as ``~slice``, as they end. Those for which
-        there is no lane are in none.
+        For each lane, its slices' beginnings and ends in order of time: ``slice`` for a beginning
+        and ``~slice`` for an end. Slices for which there is no lane are left out.
 
     >>> _lanes([0, 1, 2, 5], [4, 3, 6, 6])
     [[0, 1, -2, -1, 3, -4], [2, -3]]
@@ -315,7 +318,7 @@ def _lanes(starts: Sequence[int], ends: Sequence[int]) -> list[list[int]]:
 
 
 def _varints(numbers: Integers, width: int) -> NDArray[np.uint8]:
-    """Numbers as protobuf writes them, in `width` bytes each; leading zeros are allowed."""
+    """Numbers in protobuf's encoding, padded with zeros to `width` bytes each."""
     digits = (numbers[:, None] >> np.arange(0, 7 * width, 7) & 0x7F).astype(np.uint8)
     digits[:, :-1] |= 0x80
     return digits
@@ -342,7 +345,7 @@ def _placeholder(kind: int, category: str) -> Packet:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Each name once, but no more than a few of them."""
+    """The different names as text, at most `_MOST_NAMES` of them."""
     unique = list(dict.fromkeys(names))
     more = len(unique) - _MOST_NAMES
     return ", ".join(unique[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
@@ -365,5 +368,5 @@ def _encodable(text: str) -> str:
 
 
 def _wrapped(*packets: Packet) -> bytes:
-    """Packets as a trace file holds them."""
+    """Packets as the bytes of a trace file."""
     return bytes(Trace(packet=packets).SerializeToString())

@@ -1,4 +1,4 @@
-"""The ranges in reports, by run, group and window, with their nesting."""
+"""Reads the ranges in reports, and prints them by run, group and window, with their nesting."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ DEVICE = ("kernels", "copies", "memsets", "graphs", "synchronization")
 
 @attrs.define
 class Node:
-    """The ranges of one name at one level of the nesting.
+    """The ranges of one name inside the same outer ranges.
 
     Args:
-        name: as the user wrote it.
-        durations: nanoseconds, one for each range.
-        device: nanoseconds of GPU work for the calls inside, by kind.
+        name: the name as the user wrote it.
+        durations: the duration of each range in nanoseconds.
+        device: the nanoseconds of GPU work that calls inside the ranges started, by kind.
         children: the ranges directly inside, by name.
     """
 
@@ -45,7 +45,7 @@ class Node:
 
     @property
     def total(self) -> int:
-        """Nanoseconds of all ranges."""
+        """The nanoseconds of all ranges together."""
         return sum(self.durations)
 
     def below(self) -> list[Node]:
@@ -61,10 +61,10 @@ class WindowRanges:
         run: the run's id; empty outside of any run.
         group: the worker group; empty if it is not known.
         window: the window's label, or the report's name if the window is not known.
-        first_step: of the window; -1 for the whole life.
+        first_step: the window's first step; -1 for the worker's whole life.
         ranks: the ranks with a report.
-        seconds: how long the window recorded, all ranks together; ``None`` if it is not known.
-        root: holds the outermost ranges.
+        seconds: how long the window recorded, all ranks together; ``None`` if that is not known.
+        root: a node whose children are the outermost ranges.
     """
 
     run: str
@@ -90,12 +90,15 @@ class WindowRanges:
                 node.device[kind] = node.device.get(kind, 0) + nanoseconds
 
     def share(self, node: Node) -> float | None:
-        """The share of the window's own time; above 1 where threads overlap."""
+        """A node's share of the time that the window recorded; above 1 if threads overlap.
+
+        ``None`` if the window's time is not known.
+        """
         return node.total / 1e9 / self.seconds if self.seconds else None
 
 
 def files_of(paths: Sequence[str]) -> list[Path]:
-    """The given files, and all regular files in given directories.
+    """The given files, and all regular files in the given directories.
 
     Raises:
         ConfigError: a path does not exist.
@@ -144,19 +147,19 @@ def read_ranges(
 ) -> tuple[list[WindowRanges], list[Path], list[str]]:
     """Read the ranges in all reports of installed backends.
 
-    A file in a run directory is read with that run's settings, but for the programs that they name:
-    anybody may have written them.
+    A file in a run directory is read with that run's settings, except that the programs in these
+    settings are not used, because anybody may have written them.
 
     Args:
-        overrides: ``key.key=value``, for keys in backends' sections.
-        by_rank: keep the ranks of a group apart.
+        overrides: ``key.key=value`` for keys in backends' sections.
+        by_rank: keep the ranks of a group separate.
 
     Returns:
         The ranges by window, the reports without ranges, and a line for each broken report.
 
     Raises:
         GpuprofError: no report can be read.
-        ToolError: the program that reads them is missing.
+        ToolError: the program that reads the reports is missing.
         ConfigError: none of the files is a report, or the overrides are not valid.
     """
     names = loading.known_backends()
@@ -175,7 +178,7 @@ def read_ranges(
     reports = 0
     empty, broken = [], []
     for file, ranges in read_each(files, cache.read, overrides):
-        if isinstance(ranges, ToolError):  # the program that reads them all is missing
+        if isinstance(ranges, ToolError):  # the program that reads all reports is missing
             raise ranges
         if isinstance(ranges, GpuprofError):
             broken.append(str(ranges))
@@ -212,10 +215,10 @@ def read_ranges(
 
 
 def range_tables(windows: Sequence[WindowRanges], width: int | None = None, hint: str = "") -> str:
-    """A table for each window, with a row for each name at each place of the nesting.
+    """A table for each window, with a row for each range name inside each outer range.
 
     Args:
-        width: as for `_tables.table`, as is `hint`.
+        width: as for `_tables.table`, and so is `hint`.
     """
     several = len({window.run for window in windows}) > 1
     tables = [f"{_heading(window, several)}\n{_table(window, width, hint)}" for window in windows]
@@ -272,7 +275,7 @@ def _rows(node: Node, depth: int = 0) -> Iterator[tuple[int, Node]]:
 
 
 def range_json(windows: Sequence[WindowRanges]) -> str:
-    """The same as JSON, with durations in nanoseconds and shares as fractions."""
+    """The ranges as JSON, with durations in nanoseconds and shares as fractions."""
     content = [
         {
             "run": window.run or None,
@@ -303,7 +306,7 @@ def _to_json(window: WindowRanges, node: Node) -> list[dict[str, Any]]:
 def _statistics(durations: Sequence[int], share: float | None) -> tuple[str, ...]:
     if not durations:  # a parent that was still open when the report ended
         return ("0", *[""] * 7)
-    # sorted once, and in exact integers, which takes a third of the time of `statistics`
+    # sorting once and computing in integers is exact, and takes a third of the time of `statistics`
     values = sorted(durations)
     count, total = len(values), sum(values)
     squares = sum(map(operator.mul, values, values))

@@ -1,4 +1,4 @@
-"""One time line over all processes of a run, as a trace for ui.perfetto.dev."""
+"""Writes one timeline of all processes of a run, as a trace for ui.perfetto.dev."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Timeline:
 
     Args:
         path: the file.
-        processes: how many have a ledger or a report in it.
-        slices: how many it has.
-        seconds: from its first to its last slice.
-        notes: what a reader should know.
+        processes: the number of processes with a ledger or a report in the timeline.
+        slices: the number of slices.
+        seconds: the time from the first to the last slice.
+        notes: sentences that the user should know.
         problems: the files that could not be read.
     """
 
@@ -64,11 +64,11 @@ def write(
     first: int | None = None,
     last: int | None = None,
 ) -> Timeline:
-    """Write the time line of a run.
+    """Write the timeline of a run.
 
     Args:
-        directory: of the run.
-        output: the file; one that is there is replaced.
+        directory: the run directory.
+        output: the timeline's file, replaced if it exists.
         first: the first step to show; ``None`` for the whole run.
         last: the last step.
 
@@ -137,7 +137,7 @@ def _interval(
 
 
 def _steppers(ledgers: Sequence[Ledger]) -> list[Ledger]:
-    """The driver, if it counts the steps; else the workers that count their own."""
+    """The driver's ledger if it counts steps, else those of workers that count their own steps."""
     drivers = [
         ledger for ledger in ledgers if ledger.header["role"] == "driver" and len(ledger.edges)
     ]
@@ -496,7 +496,7 @@ class _Drawing:
 
 
 _Row = tuple[str, int, int, dict[str, "str | int | float"]]
-"""A slice's name, start, end, and what is shown with it."""
+"""A slice's name, start, end, and the details that are shown with the slice."""
 
 
 def _times_of(step: Step, ledger: Ledger, last: int) -> tuple[int, int]:
@@ -518,7 +518,7 @@ def _order_of_process(ledger: Ledger) -> tuple[Any, ...]:
 
 
 def _owner(report: Recorded, ledgers_here: Sequence[Ledger]) -> Ledger | None:
-    """The start of a worker that made a report: that of a process in it, or else the last one."""
+    """The ledger of the start that made a report: one whose process is in it, or else the last."""
     starts = [
         ledger
         for ledger in ledgers_here
@@ -612,7 +612,7 @@ def _arrows(ledgers: Sequence[Ledger], begin: int, end: int) -> dict[int, dict[i
     for ends_of_key in links.values():
         for source, at, target in _pairs(ends_of_key):
             if not (begin <= at < target.end <= end):
-                continue  # an arrow that goes back in time: the clocks differ by more than it shows
+                continue  # the clocks' error exceeds the arrow, which would go back in time
             one, other = extra_of(source), extra_of(target)
             if one is None or other is None or one is other:
                 continue
