@@ -50,8 +50,11 @@ _VARIABLES = (
 _NSYS = "nemo_rl.utils.nsys"
 """The module of NeMo-RL's own profiler, which is told of each step."""
 _ENGINES = "generation_worker"
-"""How the groups end whose workers hold an engine. vLLM's and TensorRT-LLM's start actors of their
-own for their GPUs: NeMo-RL has Ray wrap those."""
+"""The end of the names of groups whose workers hold an engine.
+
+The engines of vLLM and TensorRT-LLM start further actors for their GPUs. NeMo-RL has Ray wrap those
+actors.
+"""
 _settings: dict[str, str] | None = None
 
 
@@ -69,7 +72,7 @@ def install() -> None:
         _settings = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     off = not _settings and "GPUPROF_CONFIG" not in os.environ
     if not off:
-        # what is not valid is said before anything starts
+        # report invalid settings before anything starts
         guarded("NeMo-RL: settings", lambda: driver.config_of(*_source()))
     hook_workers(__name__, lambda: not off, driver.end)
     after_import("nemo_rl.distributed.worker_groups", _workers, nothing_profiled)
@@ -109,7 +112,7 @@ def _source() -> tuple[str, dict[str, str] | None]:
     return ("nemo-rl", _settings) if _settings else ("gpuprof", None)
 
 
-# Where workers are made and steps are counted
+# Hooks where NeMo-RL makes workers and counts steps
 
 
 class _Making:
@@ -117,8 +120,9 @@ class _Making:
 
     Attributes:
         group: the name that NeMo-RL's patterns are matched against, by the workers' class.
-        first: our rank of its first worker: after those of an earlier group of that class.
-        ranks: of the workers that were planned, in NeMo-RL's group.
+        first: gpuprof's rank of the first worker. Ranks continue after an earlier group of the same
+            class.
+        ranks: the ranks of the planned workers in NeMo-RL's group.
     """
 
     group = ""
@@ -128,7 +132,7 @@ class _Making:
         self.ranks: list[int] = []
 
     def begin(self, builder: Any) -> None:
-        """Begin the run, if this is its first group."""
+        """Begin the run if this is the run's first group, and number the group's workers."""
         from gpuprof.ray import driver
 
         from gpuprof_nemo_rl.settings import group_of_class
@@ -152,10 +156,10 @@ class _Making:
 
 
 class _Initializer:
-    """In the place of the actor that makes the workers; its calls pass through here.
+    """Wraps the actor that makes the workers, and plans each worker.
 
-    The initializer keeps the runtime environment that NeMo-RL gives it: one in a profiler would be
-    taken for the worker, and the worker for its child.
+    The actor keeps the runtime environment that NeMo-RL gives it. Under a profiler, the actor would
+    be taken for the worker, and the worker for its child.
     """
 
     def __init__(self, handle: Any, making: _Making) -> None:
@@ -191,7 +195,7 @@ class _Initializer:
 
 
 class _InitializerClass:
-    """In the place of NeMo-RL's ``RayWorkerBuilder.IsolatedWorkerInitializer``."""
+    """Replaces NeMo-RL's ``RayWorkerBuilder.IsolatedWorkerInitializer``."""
 
     def __init__(self, actor_class: Any, making: _Making) -> None:
         self._class = actor_class
@@ -227,7 +231,7 @@ def _workers(module: ModuleType) -> None:
 
 
 def _steps(module: ModuleType) -> None:
-    """`maybe_gpu_profile_step`, which NeMo-RL calls as a step begins."""
+    """Begin a step in `maybe_gpu_profile_step`, which NeMo-RL calls as a step begins."""
 
     def stepping(original: Callable[..., Any]) -> Callable[..., Any]:
         def maybe_gpu_profile_step(policy: Any, step: int) -> None:
@@ -245,14 +249,14 @@ def _steps(module: ModuleType) -> None:
 
 
 def _is_engine(policy: Any) -> bool:
-    """Whether a policy generates, and has what NeMo-RL's profiler calls."""
+    """Whether a policy generates and has the methods that NeMo-RL's profiler calls."""
     interfaces = sys.modules.get("nemo_rl.models.generation.interfaces")
     interface = getattr(interfaces, "GenerationInterface", ())
     return isinstance(policy, interface) and hasattr(policy, "start_gpu_profiling")
 
 
 def _as_without_us(module: ModuleType, call: Callable[[], Any]) -> Any:
-    """Call a function of NeMo-RL that reads a module's copies of its variables."""
+    """Call a function while the module's copies of NeMo-RL's variables have the user's values."""
     values = {name: getattr(module, name) for name in _VARIABLES if hasattr(module, name)}
     settings = _settings or {}
     options = {_VARIABLES[2]: json.loads(settings.get(_VARIABLES[2]) or "{}")}
@@ -266,7 +270,7 @@ def _as_without_us(module: ModuleType, call: Callable[[], Any]) -> Any:
 
 
 def _sglang(module: ModuleType) -> None:
-    """The driver makes SGLang's engines, and no worker group does: they remain NeMo-RL's."""
+    """Leave SGLang's engines to NeMo-RL's profiler: the driver makes them, not a worker group."""
     from gpuprof_nemo_rl.settings import QUESTION
 
     original = check(module, QUESTION, ["worker_name"])
@@ -280,16 +284,16 @@ def _sglang(module: ModuleType) -> None:
 
 
 def _own_profiler(module: ModuleType) -> None:
-    """Its copies of the variables: it has read them if it was imported before `install`."""
+    """Clear the module's copies of the variables, read if it was imported before `install`."""
     for name in _VARIABLES[:2]:
         setattr(module, name, "")
 
 
-# What NeMo-RL times itself
+# Scopes where NeMo-RL itself times
 
 
 def _nvtx_ranges(module: ModuleType) -> None:
-    """`wrap_with_nvtx_name`, whose ranges are ours."""
+    """Replace `wrap_with_nvtx_name` by gpuprof's `timer`."""
 
     def naming(original: Callable[..., Any]) -> Callable[..., Any]:
         def wrap_with_nvtx_name(name: str) -> Callable[..., Any]:
@@ -301,7 +305,7 @@ def _nvtx_ranges(module: ModuleType) -> None:
 
 
 def _timers(module: ModuleType) -> None:
-    """`Timer`, by its `start` and `stop`, which its `time` calls, too."""
+    """Open scopes in `start` and `stop` of `Timer`, which `Timer.time` calls, too."""
     scopes: dict[tuple[int, str], Any] = {}
 
     def starting(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -105,7 +105,7 @@ def _begin(cfg: Any) -> Any:
     return profiler
 
 
-# Where settings are read, workers are made and steps are counted
+# Hooks where RLinf reads settings, makes workers and counts steps
 
 
 def _cluster(module: ModuleType) -> None:
@@ -142,7 +142,7 @@ def _cluster(module: ModuleType) -> None:
 
         return allocate
 
-    # RLinf's own places for what a profiler puts in front of a worker, and into its environment.
+    # RLinf calls these two for a profiler's command in front of a worker, and for its variables.
     def wrapping(original: Callable[..., Any]) -> Callable[..., Any]:
         def modify_profile_context(cls: Any, *args: Any, **options: Any) -> Any:
             theirs = original(cls, *args, **options)
@@ -167,7 +167,7 @@ def _cluster(module: ModuleType) -> None:
 def _identity(
     cluster: Any, rank: int, options: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any], bool] | None:
-    """Group, runtime environment and GPU of a worker that RLinf is about to start in a group."""
+    """Group, runtime environment, and whether there is a GPU, of a worker about to start."""
     variables = options.get("env_vars") or {}
     if "GROUP_NAME" not in variables:
         return None
@@ -181,7 +181,7 @@ def _identity(
 
 
 def _take_settings(cluster: Any, cluster_cfg: Any) -> Any:
-    """Begin the run, and give RLinf the configuration without what gpuprof does now."""
+    """Begin the run, and return RLinf's configuration without `profiling`."""
     from gpuprof.ray import driver
 
     if cluster_cfg is None or cluster._has_initialized:  # one `Cluster` in a process
@@ -194,7 +194,7 @@ def _take_settings(cluster: Any, cluster_cfg: Any) -> Any:
 
 
 def _driver_timer(module: ModuleType) -> None:
-    """The timer of the runners: ``with self.timer("step")`` is a step of the run."""
+    """Open a scope in the runners' timer. ``with self.timer("step")`` is also a step of the run."""
 
     def timing_too(original: Callable[..., Any]) -> Callable[..., Any]:
         theirs = _generator(original)
@@ -214,7 +214,7 @@ def _driver_timer(module: ModuleType) -> None:
 
 
 def _generator(context_manager: Callable[..., Any]) -> Callable[..., Iterator[None]]:
-    """The generator function of a context manager: one context manager does for both."""
+    """The generator function below `@contextmanager`, for another context manager to run."""
     function: Callable[..., Iterator[None]] = inspect.unwrap(context_manager)
     if not inspect.isgeneratorfunction(function):
         raise UnexpectedError(
@@ -224,16 +224,16 @@ def _generator(context_manager: Callable[..., Any]) -> Callable[..., Iterator[No
 
 
 def _number(runner: Any) -> int | None:
-    """The step that a runner is about to run: all of RLinf's count in one of these."""
+    """The step that a runner is about to run, from either attribute with which runners count."""
     number = getattr(runner, "global_step", getattr(runner, "global_steps", None))
     return number if isinstance(number, int) else None
 
 
-# What RLinf times itself
+# Scopes where RLinf itself times
 
 
 def _own_profiler(module: ModuleType) -> None:
-    """No window of RLinf's own is opened."""
+    """Keep RLinf from opening windows itself."""
 
     def nothing(original: Callable[..., Any]) -> Callable[..., Any]:
         def profile(self: Any, *args: Any, **options: Any) -> None:
@@ -246,7 +246,7 @@ def _own_profiler(module: ModuleType) -> None:
 
 
 def _worker_timers(module: ModuleType) -> None:
-    """`Worker.timer` and `worker_timer`, which the former calls."""
+    """Open scopes in `Worker.worker_timer`, which `Worker.timer` calls, too."""
 
     def timing_too(original: Callable[..., Any]) -> Callable[..., Any]:
         theirs = _generator(original)
@@ -263,7 +263,7 @@ def _worker_timers(module: ModuleType) -> None:
 
 
 def _ranges(module: ModuleType) -> None:
-    """`profiling_range`, also as `Worker.timer` calls it inside a `worker_timer`."""
+    """Open scopes in `profiling_range`, unless `worker_timer` has opened the same scope."""
 
     def opening(original: Callable[..., Any]) -> Callable[..., Any]:
         def profiling_range(

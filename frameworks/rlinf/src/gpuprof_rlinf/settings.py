@@ -29,7 +29,7 @@ _NOT_READ = {
     "critic.megatron.use_profiler": _TORCH,
     "rollout.vllm.torch_profiler_dir": _TORCH,
 }
-"""RLinf's other profilers: a note for each that is on."""
+"""The note for each of RLinf's other profilers, by the key that switches the profiler on."""
 PATHS = (SECTION, "runner.logger", "defaults", *_NOT_READ)
 SIGNS = ("cluster", "runner")
 IN_ENVIRONMENT = False
@@ -87,7 +87,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         native["worker_groups"] = []
     if isinstance(native.get("steps"), list):
         native["steps"] = [_integer(step) for step in native["steps"]]
-    if native.get("enabled", True) in (None, 0, 1):  # which RLinf asks for their truth
+    if native.get("enabled", True) in (None, 0, 1):  # RLinf accepts these as true or false
         native["enabled"] = bool(native.get("enabled", True))
     several = _several(native.get("steps"))
     native.setdefault("file_name", f"{_FILE_NAME}.step-{{step}}" if several else _FILE_NAME)
@@ -111,7 +111,7 @@ def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
     is_present, section = find(settings, SECTION)
     notes: list[str] = []
     if is_present and section is None:
-        return None, notes  # over any preset
+        return None, notes  # null wins over any preset
     for text in _entries(settings.get("defaults")):
         name, _, target = text.removeprefix("override ").partition("@")
         if target != SECTION:
@@ -127,7 +127,7 @@ def _given(settings: dict[str, Any]) -> tuple[Any, list[str]]:
                 ]
             )
         if section is not None and not isinstance(section, dict):
-            break  # said below
+            break  # the caller reports it
         section = merge(defaults, section or {})
         notes.append(
             f"defaults: {name} is read from gpuprof's copy; Hydra prefers the job's own file"
@@ -215,7 +215,7 @@ def _read_output(
 
     Args:
         directory: the user's `output_dir`.
-        paths: receives the full paths of these keys.
+        paths: receives the full paths of `output_dir` and `file_name`.
     """
     if not isinstance(native.get("options"), dict):
         return ()
@@ -251,7 +251,7 @@ def _read_alias(options: dict[str, Any], problems: list[str]) -> None:
 
 
 def _leave_windows_to_us(options: dict[str, Any], several: bool) -> list[str]:
-    """Drop the capture range that RLinf would add itself for steps, and complete the user's own."""
+    """Drop the capture range that RLinf itself uses for steps; complete a range of the user's."""
     if (
         str(options.get("capture-range", "")) == "cudaProfilerApi"
         or options.get("c") == "cudaProfilerApi"
@@ -291,9 +291,9 @@ def _read_rocprof_sys(native: dict[str, Any]) -> None:
 
 
 def _integer(step: Any) -> Any:
-    """A step as RLinf makes it: `int` of text and of floats, if they are whole numbers.
+    """Convert a step as RLinf does: text and floats to `int` if they are whole numbers.
 
-    Not ``010``: Hydra reads 8 in a file, and RLinf 10 on the command line.
+    Leaves ``010`` alone: Hydra reads it as 8 in a file, RLinf as 10 on the command line.
     """
     whole = (
         re.fullmatch(r"\s*(0|[1-9]\d*)\s*", step, re.ASCII)
@@ -304,5 +304,5 @@ def _integer(step: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """A variable's value as RLinf makes it: `str` of any scalar, so true is "True"."""
+    """Convert a variable's value as RLinf does: `str` of any scalar, so true becomes "True"."""
     return value if isinstance(value, (dict, list)) else str(value)

@@ -40,14 +40,15 @@ def install_in_worker() -> None:
 
 
 def _timing(module: ModuleType) -> None:
-    """`TimingContext`: a scope, below one by the name that the component gives its `Timing`.
+    """Open a scope in each `TimingContext`, inside a scope named after the component.
 
-    Several components share a process: a learner and its batcher, all of them in serial mode.
+    The component's scope is needed because components share a process: a learner and its batcher,
+    or all components in serial mode.
     """
 
     def entering(original: Callable[..., Any]) -> Callable[..., Any]:
         def __enter__(self: Any) -> Any:
-            # starts the session, which is no part of their first scope
+            # the first call starts the session, which must not count in the first scope
             add_time = timing().add_time
             around, theirs = None, self._timing
             if len(theirs["_open_contexts_stack"]) == 1:  # keys are faster than attributes

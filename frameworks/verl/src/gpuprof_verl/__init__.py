@@ -140,7 +140,7 @@ def _learn(config: Any) -> None:
             log().warning("verl: %s", note)
 
 
-# Where settings are checked, workers are made and steps are counted
+# Hooks where verl checks settings, makes workers and counts steps
 
 
 def _settings(module: ModuleType) -> None:
@@ -156,7 +156,7 @@ def _settings(module: ModuleType) -> None:
 
 
 def _controller(module: ModuleType) -> None:
-    """`run_ppo`, which starts the controller: the run begins and ends here.
+    """Begin and end the run in `run_ppo`, which starts the controller.
 
     The controller, or an actor that it starts, makes the workers and counts the steps.
     """
@@ -180,7 +180,7 @@ def _controller(module: ModuleType) -> None:
 
 
 def _controller_of_main() -> None:
-    """The same for the program that runs: ``python -m`` imports no module of that name."""
+    """Call `_controller` for the running program, which ``python -m`` imports as `__main__`."""
     main = sys.modules["__main__"]
     if "run_ppo" in vars(main):
         try:
@@ -194,7 +194,7 @@ def _no_controller(reason: str) -> None:
 
 
 class _TaskRunner:
-    """In the place of the controller's actor class."""
+    """Replaces the controller's actor class."""
 
     def __init__(self, actor_class: Any, config: Any, **options: Any) -> None:
         self._class, self._config, self._options = actor_class, config, options
@@ -260,7 +260,7 @@ def _workers(module: ModuleType) -> None:
 
 
 def _identity(worker_class: Any) -> tuple[str, int, dict[str, Any]] | None:
-    """Group, rank and runtime environment of a worker that is about to start, if it has a rank."""
+    """Group, rank and runtime environment of a worker about to start; ``None`` without a rank."""
     from gpuprof.ray import driver
 
     runtime_env = dict(worker_class._options.get("runtime_env") or {})
@@ -272,7 +272,7 @@ def _identity(worker_class: Any) -> tuple[str, int, dict[str, Any]] | None:
 
 
 def _group_of(worker_class: Any) -> str:
-    """verl's name of a worker group: the roles of its pool, else the class."""
+    """verl's name for a worker group: from the roles of its pool, or else its class."""
     name = getattr(worker_class, _GROUP, None)
     if name is not None:
         return str(name)
@@ -281,9 +281,9 @@ def _group_of(worker_class: Any) -> str:
 
 
 def _run(module: ModuleType, trainer: str) -> None:
-    """A trainer begins the run, and the end of its `fit` ends it.
+    """Begin the run when a trainer is made, and end the run after the trainer's `fit`.
 
-    Also a subclass that never calls the `__init__` of its base class.
+    Covers subclasses, even if they never call the `__init__` of their base class.
     """
     base = getattr(module, trainer)
     check(base, "__init__", ["config"])
@@ -318,7 +318,7 @@ def _integrate(trainer: Any) -> None:
 
 
 def _steps(module: ModuleType, trainer: str) -> None:
-    """A step is what verl's own profiler would capture: both methods are called in each step."""
+    """Mark the steps that verl's own profiler sees: verl calls both methods in each step."""
 
     def starting(original: Callable[..., Any]) -> Callable[..., Any]:
         def _start_profiling(self: Any, *args: Any, **options: Any) -> Any:
@@ -360,7 +360,7 @@ def _end_step(trainer: Any) -> None:
 
 
 def _ending(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """`fit`, a coroutine function in some trainers, with the end of the run behind it."""
+    """Wrap `fit`, a coroutine function in some trainers, so that the run ends after it."""
     if inspect.iscoroutinefunction(fit):
 
         async def fit_then_end(self: Any, *args: Any, **options: Any) -> Any:
@@ -378,7 +378,7 @@ def _ending(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _run_ends(trainer: Any) -> Iterator[None]:
-    """End the run behind a trainer's `fit`, which may call that of its base class."""
+    """End the run after a trainer's outermost `fit`, which may call the `fit` of its base class."""
     from gpuprof.ray import driver
 
     if vars(trainer).get(_FITTING):
@@ -393,14 +393,14 @@ def _run_ends(trainer: Any) -> Iterator[None]:
 
 
 def _in_a_run() -> bool:
-    """Whether this process takes part in a run of ours."""
+    """Whether this process takes part in a run of gpuprof."""
     from gpuprof.ray import driver
 
     return is_recorded() or driver.current() is not None
 
 
 def _own_profiler(module: ModuleType) -> None:
-    """`DistProfiler` starts no profiler of its own."""
+    """Keep `DistProfiler` from starting a profiler that gpuprof runs instead."""
 
     def making(original: Callable[..., Any]) -> Callable[..., Any]:
         def __init__(self: Any, *args: Any, **options: Any) -> None:
@@ -413,11 +413,11 @@ def _own_profiler(module: ModuleType) -> None:
     replace(module.DistProfiler, "__init__", making, ["config"])
 
 
-# What verl times itself
+# Scopes where verl itself times
 
 
 def _timers(module: ModuleType) -> None:
-    """`marked_timer` and `simple_timer`: both call this generator."""
+    """Open scopes in `_timer`, which both `marked_timer` and `simple_timer` call."""
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def _timer(name: str, timing_raw: MutableMapping[str, float]) -> Iterator[None]:
@@ -430,9 +430,9 @@ def _timers(module: ModuleType) -> None:
 
 
 def _ranges(module: ModuleType) -> None:
-    """verl's ranges, by NVTX or by nothing.
+    """Open scopes where verl opens ranges, with NVTX or without.
 
-    In a run ours are in their place, so no report has one twice.
+    In a run, gpuprof's ranges replace verl's, so no report has a range twice.
     """
     timer_function = getattr(module, "marked_timer", None)
     within = inspect.unwrap(timer_function).__code__ if callable(timer_function) else None
@@ -483,7 +483,7 @@ def _annotating(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _annotations(module: ModuleType) -> None:
-    """`DistProfiler.annotate`, which is ours, too."""
+    """Open a scope in each function that `DistProfiler.annotate` decorates."""
 
     def annotating(original: Callable[..., Any]) -> Callable[..., Any]:
         def annotate(cls: Any, *args: Any, **options: Any) -> Callable[..., Any]:

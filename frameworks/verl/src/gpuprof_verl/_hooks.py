@@ -17,8 +17,9 @@ def read_hooks(
     """The keys `finish_command` and `finish_ranks` for a worker with these roles.
 
     Args:
-        roles: the roles that are on; each runs its own command, or else that of `control`.
-        control: verl's settings for all roles, at `where`.
+        roles: the roles that are on. Each runs its own command, or else the command of `control`.
+        control: verl's settings for all roles.
+        where: the path of `control`.
     """
     commands: dict[str, list[Ranks]] = {}
     for role in roles:
@@ -59,13 +60,13 @@ def _exports(tool: str) -> str:
     exports = [
         f'VERL_PROFILE_{theirs}="$GPUPROF_HOOK_{ours}"' for theirs, ours in _VARIABLES.items()
     ]
-    if tool == "nsys":  # where verl's reports would be
+    if tool == "nsys":  # the directory of the reports under verl's own profiler
         exports.append('VERL_PROFILE_RAY_NSIGHT_DIR="$GPUPROF_HOOK_DIRECTORY"')
     return " ".join([*exports, f"VERL_PROFILE_TOOL={tool}"])
 
 
 def _joined(where_run: Mapping[str, Ranks], everywhere: Ranks) -> str:
-    """One command for the shell that runs each command on its ranks."""
+    """A single shell command that runs each of the commands on its ranks."""
     if len(where_run) == 1:
         return next(iter(where_run))
     parts = []

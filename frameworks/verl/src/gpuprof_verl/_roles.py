@@ -19,9 +19,9 @@ PLACES = {
     "critic": ("critic", "actor_rollout_ref.critic"),
     "reward_model": ("reward_model", "actor_rollout_ref.rm"),
 }
-"""Where each role's settings stand; the second place is the documentation's.
+"""The paths of each role's settings; verl's documentation has the second one.
 
-The actor's second place is that of verl 0.5, for all roles of its workers.
+The actor's second path is that of verl 0.5, for all roles of the actor's workers.
 """
 _OLDEST = ("profile_ranks", "profile_ranks_all", "profile_discrete")
 PATHS = tuple(
@@ -37,7 +37,7 @@ PROFILER_KEYS = (
 TOOLS = ("nsys", "npu", "torch", "torch_memory", "precision_debugger")
 """Tools with settings in `tool_config`."""
 Problems = list[str]
-"""Invalid settings, each with its path. Readers add to it and go on, to report all at once."""
+"""Invalid settings, each with its path. Readers add to the list, to report all at once."""
 
 
 @attrs.frozen
@@ -48,10 +48,10 @@ class Role:
         name: the role.
         path: the path of its settings.
         ranks: the selected ranks.
-        discrete: whether each of its operations gets its own report; ``None`` if it does not say.
-        tool: the profiler, if it names one.
-        profiler: its settings as given.
-        switch: the path of the key that switches it on.
+        discrete: whether each operation of the role gets its own report; ``None`` if not set.
+        tool: the profiler, if the role names one.
+        profiler: the settings of the role's profiler, as given.
+        switch: the path of the key that switches the role on.
     """
 
     name: str
@@ -81,7 +81,7 @@ def read_roles(
     """All roles, those without settings included.
 
     Args:
-        tool: the profiler, whose section of `tool_config` counts.
+        tool: the profiler; only this profiler's section of `tool_config` counts.
         needs_enable: whether a role without `enable` is off.
     """
     roles: list[Role] = []
@@ -202,7 +202,7 @@ def mapping(value: Any, path: str, keys: Iterable[str], problems: Problems) -> d
 
 
 def flag(values: Mapping[str, Any], path: str, key: str, problems: Problems) -> bool | None:
-    """A key that is true, false, or missing."""
+    """The value of a key that is true, false, or missing."""
     value = values.get(key)
     if value is not None and not isinstance(value, bool):
         problems.append(f"{path}.{key}: {Invalid(value, 'true or false')}")

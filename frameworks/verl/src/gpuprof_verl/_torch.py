@@ -21,7 +21,7 @@ def read_torch(
 ) -> tuple[dict[str, Any], str]:
     """The options for a worker with these roles, and their path in verl's settings.
 
-    torch has one profiler in a process: the first role's options count.
+    A process has only one torch profiler, so the options of the first role count.
     """
     first, *others = roles
     path = f"{first.path}.tool_config.torch"
@@ -36,7 +36,7 @@ def read_torch(
 
 
 def say_tokens(roles: Sequence[Role], tool: str, notes: list[str]) -> None:
-    """Name the limits in response tokens, which only verl's inference servers know."""
+    """Note limits in response tokens as unsupported: only verl's inference servers count tokens."""
     for role in roles:
         tools = role.profiler.get("tool_config")
         section = tools.get(tool) if isinstance(tools, dict) else None
@@ -78,7 +78,7 @@ def _contents(section: Mapping[str, Any], path: str, problems: Problems) -> dict
 def _say_schedule(
     section: Mapping[str, Any], path: str, notes: list[str], problems: Problems
 ) -> None:
-    """Leave the schedule out: verl counts its mini-batches, and gpuprof executions of a range."""
+    """Note the schedule as left out: verl counts mini-batches, gpuprof executions of a range."""
     schedule = mapping(section.get("schedule"), f"{path}.schedule", _SCHEDULE, problems)
     numbers = {key: schedule.get(key) or 0 for key in _SCHEDULE}
     wrong = [

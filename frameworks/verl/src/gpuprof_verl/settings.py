@@ -43,11 +43,11 @@ _SUPERVISED_WORKER = "TrainingWorker"
 """The supervised trainer's worker class."""
 _INTERVAL_TAKES = "[first, last] with 1 <= first <= last, or [-1, -1] for none"
 _KL = ("actor_rollout_ref.actor.use_kl_loss", "algorithm.use_kl_in_reward")
-"""Either makes a reference model."""
+"""The keys that each make verl use a reference model."""
 _LEGACY = "trainer.use_legacy_worker_impl"
-"""Of verl 0.5 to 0.7, where the reference has a worker of its own unless this is ``disable``."""
+"""A key of verl 0.5 to 0.7: the reference has its own worker unless the value is ``disable``."""
 _LORA = "actor_rollout_ref.model.lora_rank"
-"""With it the actor is the reference, too."""
+"""If this key is set, the actor is also the reference."""
 PATHS = (
     CONTROL, _ALIAS, _STEPS, "trainer.profile_continuous_steps",
     *(f"trainer.{side}_nsight_options" for side in _SIDES),
@@ -241,7 +241,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
 
 
 def _nsys(control: dict[str, Any], where: str, problems: Problems) -> tuple[dict[str, Any], bool]:
-    """nsys's settings for all roles, and whether they make operations discrete."""
+    """nsys's settings for all roles, and whether operations are discrete by default."""
     path = f"{where}.global_tool_config"
     tools = mapping(control.get("global_tool_config"), path, TOOLS, problems)
     nsys = mapping(tools.get("nsys"), f"{path}.nsys", _NSYS_KEYS, problems)
@@ -253,7 +253,7 @@ def _nsys(control: dict[str, Any], where: str, problems: Problems) -> tuple[dict
 def _steps(
     settings: dict[str, Any], control: dict[str, Any], where: str, problems: Problems
 ) -> tuple[Any, str]:
-    """The steps and their path. An empty list means none, like null."""
+    """The steps and their path. Both an empty list and null mean no steps."""
     today, old = control.get("steps"), find(settings, _STEPS)[1]
     if today and old and today != old:
         problems.append(f"{_STEPS}: {old!r} conflicts with {where}.steps: {today!r}; give one")
@@ -278,8 +278,9 @@ def _groups(
 ) -> dict[str, list[Role]]:
     """The worker groups, each with the roles whose settings its workers read.
 
-    A worker with actor, rollout and reference reads only the actor's settings since roles have
-    `enable`; before, all three. A reference with a worker of its own reads its own.
+    A worker with actor, rollout and reference reads only the actor's settings in releases whose
+    roles have `enable`. In older releases, it reads the settings of all three roles. A reference
+    in a separate worker reads its own settings.
     """
 
     def given(path: str) -> Any:
@@ -307,7 +308,7 @@ def _groups(
 
 
 def _left_out(groups: Mapping[str, Sequence[Role]], roles: Mapping[str, Role]) -> Iterator[str]:
-    """Roles that are on, but whose settings no worker reads."""
+    """Notes on roles that are on although no worker reads their settings."""
     read = {role.name for members in groups.values() for role in members}
     for role in roles.values():
         if not role.selects:
@@ -350,7 +351,7 @@ def _other_tools(roles: Sequence[Role], tool: str, where: str) -> Iterator[str]:
 
 
 def _disagreement(roles: Sequence[Role]) -> Iterator[str]:
-    """Roles in one process are captured together, so all are discrete or none is."""
+    """Problems of roles in one process that differ in `discrete`: they are captured together."""
     for one, other in pairwise(role for role in roles if role.discrete is not None):
         if one.discrete != other.discrete:
             says = {True: "discrete", False: "not discrete"}
@@ -365,7 +366,7 @@ def _disagreement(roles: Sequence[Role]) -> Iterator[str]:
 def _options(
     settings: dict[str, Any], nsys: dict[str, Any], where: str, side: str, problems: Problems
 ) -> tuple[dict[str, Any], str]:
-    """The options of nsys for one side, and their path."""
+    """The options of nsys for the controller or the workers, and their path."""
     path = f"{where}.global_tool_config.nsys.{side}_nsight_options"
     options = nsys.get(f"{side}_nsight_options")
     if options is None:
@@ -384,7 +385,7 @@ def _options(
 def _same_directory(
     native: dict[str, Any], paths: dict[str, str], controller: Output, problems: Problems
 ) -> None:
-    """Use the directory of the controller's output; the workers' must be the same."""
+    """Use the controller's output directory. Another directory for the workers is a problem."""
     path, directory = controller.paths.get("output_dir"), controller.settings.get("output_dir")
     if path is None:
         return
@@ -415,7 +416,7 @@ def _ours(options: dict[str, Any], notes: list[str]) -> dict[str, Any]:
 
 
 def _read_sft(settings: dict[str, Any], backends: Collection[str]) -> Translation:
-    """The supervised trainer's settings: one kind of workers, one stretch of steps."""
+    """Read the supervised trainer's settings, with one kind of worker and one range of steps."""
     problems: Problems = []
     path = _ALIAS
     profiler = mapping(find(settings, path)[1], path, _roles.PROFILER_KEYS, problems)
