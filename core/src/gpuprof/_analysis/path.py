@@ -40,11 +40,13 @@ _Turn = tuple[int, int, int]
 Window = tuple[int, int]
 """The positions of the first and the last of some steps in a row."""
 Factors = Callable[[int], Mapping[tuple[int, int], float]]
-"""For a step, by what to multiply the time of processes at places, by the positions of all."""
+"""For a step, the multipliers of the times that processes spend at places, by the positions of
+process and place."""
 _IN_ORDER = 0.95
-"""Of the calls of a process, how many must be taken as they came, to be so if all else changes."""
+"""Share of a process's calls that must be taken in order of arrival for a replay to do the same."""
 _MEETING = -1
-"""As the process of a moment: all have entered a meeting, whose number stands for the track."""
+"""The process of a moment at which all have entered a meeting. Its track is the meeting's number.
+"""
 OUTSIDE = -1
 """The place of what is in no scope."""
 _POLLED = 20_000_000
@@ -298,7 +300,7 @@ class Graph:
     def _look(self, first: int, last: int) -> None:
         if (first, last) == self._window:
             return
-        # what nobody looks at need not be put in order
+        # keep only the spans of the current steps
         self._tracks.clear()
         self._turns.clear()
         self._window = first, last
@@ -319,7 +321,7 @@ class Graph:
         """The stretch that ends at a moment of the current steps.
 
         Args:
-            alone: follow nobody else: a wait is unexplained then.
+            alone: do not follow other processes; a wait is then unexplained.
         """
         process, track, time = moment
         if process == _MEETING:
@@ -395,7 +397,7 @@ class Graph:
         return self._polling[number]
 
     def _suspended(self, moment: Moment, place: int, start: int, keys: list[int]) -> Stretch:
-        """A task that waits: until what it awaits is there, and its event loop has time for it."""
+        """A task's wait: until what it awaits is ready and its event loop is free."""
         process, track, time = moment
         own = (process, track, start)
         releases = self._releases(process, keys, time) if keys else None
@@ -461,7 +463,7 @@ class Graph:
         return self._turns[process, thread]
 
     def _turns_on(self, track: int, spans: _Spans) -> Iterator[_Turn]:
-        """When one task ran: in its scopes, but for its suspensions."""
+        """When one task ran: in its scopes, except while it was suspended."""
         since, until = 0, 0
         for place, start, end in zip(spans.places, spans.starts, spans.ends, strict=True):
             if start >= until:
@@ -510,7 +512,7 @@ class Graph:
     def _meeting(
         self, moment: Moment, place: int, own: Moment, number: int | None
     ) -> Stretch | None:
-        """A wait for all to enter a meeting; ``None`` if that was not what it waited for."""
+        """A wait for all to enter a meeting; ``None`` if the meeting does not explain the wait."""
         if number is None:
             return None
         process, _, time = moment
@@ -524,10 +526,10 @@ class Graph:
         return Stretch(process, place, begin, time, "handover", ((_MEETING, number, begin), own))
 
     def _barrier(self, moment: Moment, place: int, own: Moment) -> Stretch | None:
-        """A wait in a barrier without a key; ``None`` if that cannot be told.
+        """A wait in a barrier without a key; ``None`` if it is not known who entered last.
 
-        The ranks enter the same barriers in the same order, so that the number in the step tells,
-        unless some rank entered another number of them.
+        Ranks enter the same barriers in the same order. So the n-th barrier of a step is the same
+        one in all ranks, unless a rank entered more or fewer barriers in that step.
         """
         process, _, start = own
         group = self.run.processes[process].group
@@ -595,9 +597,10 @@ class Graph:
         return is_drivers and self.driver_works
 
     def _sent(self, moment: Moment) -> list[Moment]:
-        """When the call that begins at a moment was sent, and when what it takes had ended.
+        """When the call that begins at a moment was sent, and when its arguments were ready.
 
-        Empty if its sender did not record it. Times are at most the moment's, as clocks may differ.
+        Empty if the sender did not record the call. As clocks may differ, later times are replaced
+        by the moment's.
         """
         for key in self._released_by(moment):
             if key in self._sent_calls:
@@ -612,7 +615,7 @@ class Graph:
 
     @functools.cached_property
     def _sent_calls(self) -> dict[int, tuple[Moment, list[int]]]:
-        """By its key, where and when a call had been sent, and the keys of what it takes."""
+        """For the key of each call, where and when it was sent, and the keys of its arguments."""
         calls: dict[int, tuple[Moment, list[int]]] = {}
         for process in self.run.processes:
             requests, offset = process.ledger.sent, process.ledger.offset
@@ -640,7 +643,7 @@ class Graph:
         return None
 
     def _last_sent(self, process: int) -> int:
-        """Until when a process recorded what it sent: what is not among it, it did not send."""
+        """When the last call that a process recorded had been sent; 0 if it recorded none."""
         ledger = self.run.processes[process].ledger
         return int(ledger.sent["end"].max()) + ledger.offset if len(ledger.sent) else 0
 
@@ -713,10 +716,10 @@ class Graph:
         return [part for stretch in stretches for part in self.parts(stretch)]
 
     def parts(self, stretch: Stretch) -> list[Stretch]:
-        """A stretch, split between its own time and the calls that were not kept one by one.
+        """A stretch, split into its own time and the calls that were not recorded one by one.
 
-        These have a share of the scope around them. Where in it they were is not known, so their
-        parts stand in any order.
+        Such calls get a share of the scope around them. When they ran in that scope is not known,
+        so their order is arbitrary.
         """
         if stretch.kind not in ("work", "outside"):
             return [stretch]
@@ -745,7 +748,7 @@ class Graph:
 
     @property
     def driver_works(self) -> bool:
-        """Whether the driver works where it is in no scope; it is not known of a blind one."""
+        """Whether the driver works while it is in no scope; ``False`` for a blind driver."""
         return not self.blind and self.run.driver_runs
 
     @functools.cached_property
@@ -759,7 +762,7 @@ class Graph:
 
     @functools.cached_property
     def _busy(self) -> tuple[Integers, Integers]:
-        """From when to when any worker was in a scope."""
+        """The starts and ends of the times in which any worker was in a scope."""
         starts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for members in self.run.groups.values():
             for process in members:
@@ -848,7 +851,7 @@ class Graph:
         Everything waits for what it waited for. An unexplained wait takes as long as it took.
 
         Args:
-            factors: by which to multiply the time of a process at a place.
+            factors: the multipliers of the times of processes at places.
 
         Returns:
             Nanoseconds.
@@ -864,7 +867,7 @@ class Graph:
         return stretch.kind == "outside" and driver is not None and stretch.process != driver
 
     def plan(self, window: Window) -> Plan:
-        """What can be played again of some steps in a row."""
+        """The plan for a replay of some steps in a row."""
         if window not in self._plans:
             self._look(*window)
             self._plans[window] = Plan(self, self._ends_of(window[1]), window)
@@ -872,11 +875,11 @@ class Graph:
 
 
 class Plan:
-    """What the end of some steps came after, in an order in which it can be played again.
+    """The stretches that led to the end of some steps, in an order in which they can be replayed.
 
     Args:
-        graph: of the run.
-        ends: where and when they ended, the last one first.
+        graph: the run's graph.
+        ends: where and when the steps ended, the last one first.
         window: the first step and the last one.
     """
 
@@ -910,7 +913,7 @@ class Plan:
             numbers[moment] = len(stretches)
             stretches.append(stretch)
             self._lengths.append(stretch.duration)
-            # a circle, which clocks that differ can make, is cut
+            # cut cycles, which clocks that differ can make
             self._sources.append(
                 [numbers[source] for source in stretch.sources if source in numbers]
             )
@@ -925,7 +928,7 @@ class Plan:
                     at = of_step.setdefault((part.process, part.place), [])
                     at.append((row, part.duration))
         self.calls = self._found_calls()
-        """What each process was called for, by its position, in order."""
+        """The calls that each process took, in order, by the position of the process."""
         self._servers = [
             self._server(calls, numbers) for calls in self.calls.values() if _as_they_come(calls)
         ]
@@ -976,7 +979,7 @@ class Plan:
 
     @functools.cached_property
     def usual(self) -> float:
-        """The same with nothing multiplied."""
+        """How long the steps take in a replay with no multipliers."""
         return self.duration(lambda _: {})
 
     def _followed(self, lengths: Sequence[float]) -> list[float]:
@@ -989,7 +992,7 @@ class Plan:
 
     @functools.cached_property
     def _free_of_order(self) -> tuple[list[int], list[list[int]]]:
-        """How many sources each row has, and what comes after it, where servers have no order."""
+        """For each row, the number of its sources and the rows after it, without servers' order."""
         before = {
             row: previous for server in self._servers for row, previous in server.calls.items()
         }
@@ -1002,7 +1005,7 @@ class Plan:
         return counts, after
 
     def _served(self, lengths: Sequence[float]) -> list[float]:
-        """The same, where servers take the calls that come first: event by event."""
+        """When each row ends, if servers take calls in order of arrival; simulated by events."""
         counts, afters = self._free_of_order
         times, missing = [math.inf] * len(lengths), list(counts)
         free = [None in server.calls.values() for server in self._servers]
@@ -1049,10 +1052,10 @@ class Call:
     """A call, or a message, that a process takes.
 
     Args:
-        row: in its plan.
-        place: where it waits for it, or `OUTSIDE`.
-        before: when and where it had done what it did before.
-        requests: when and where the call was sent, and what it takes was there.
+        row: the row of the call in its plan.
+        place: the place where the process waits for the call, or `OUTSIDE`.
+        before: when and where the process had finished its previous work.
+        requests: when and where the call was sent, and when and where its arguments were ready.
     """
 
     row: int
@@ -1062,12 +1065,12 @@ class Call:
 
     @property
     def arrived(self) -> int:
-        """When it could have begun."""
+        """When the call could have begun."""
         return max(map(_time, self.requests))
 
     @property
     def queued(self) -> int:
-        """Nanoseconds for which the process did something else then."""
+        """Nanoseconds that the call waited while the process did something else."""
         return max(0, self.before[2] - self.arrived)
 
 
@@ -1076,8 +1079,8 @@ class _Server:
     """A process that takes calls in the order in which they come.
 
     Args:
-        calls: the rows with which they begin, and those which it did before, if any.
-        ends: the rows with which it is free again.
+        calls: for each row with which a call begins, the row of the previous work, if any.
+        ends: the rows after which the process is free again.
     """
 
     calls: dict[int, int | None]

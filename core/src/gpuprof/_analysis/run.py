@@ -32,14 +32,16 @@ SUMS = [
     ("collecting", "<f8"),
     ("calls", "<f8"),
 ]
-"""A row of `Run.sums`: positions in `Run.steps`, `Run.processes` and `Run.places`; nanoseconds in
-the place, in it and in no scope inside it, of the latter those in which it waited, and those in
-which the garbage collector stopped the process; calls that ended or went on in the step, of which a
-fold that crosses an edge has shares."""
+"""A row of `Run.sums`. ``step``, ``process`` and ``place`` are positions in `Run.steps`,
+`Run.processes` and `Run.places`. In nanoseconds: ``busy`` is the time in the place, and ``own`` the
+time in it but in no scope inside it. Of ``own``, the process waited for ``waiting``, and the
+garbage collector stopped it for ``collecting``. ``calls`` ended or went on in the step; a fold that
+crosses an edge of the step counts with its share."""
 
 MAIN_TRACK = "MainThread"
 _RUNS = 0.8
-"""Of the time in which a thread does not wait in a scope, what it must have run to be working."""
+"""Share of its time outside waiting scopes that a thread must run, or be ready to, to be working.
+"""
 WAIT = "(wait for other ranks)"
 """The key of a place that nobody recorded: see `gpuprof._analysis.collectives`."""
 
@@ -213,7 +215,7 @@ class Run:
         return None if None in by_clock.values() else sum(worst)
 
     def apart(self, one: Process, other: Process) -> int | None:
-        """The same for two given processes."""
+        """The most by which the times of two given processes may be off; see `bound`."""
         if one.ledger.header["clock"] == other.ledger.header["clock"]:
             return 0
         bounds = one.ledger.bound, other.ledger.bound
@@ -236,7 +238,7 @@ class Run:
 
     @functools.cached_property
     def uncounted(self) -> list[Process]:
-        """The processes with scopes that are in no group, as another one has their rank."""
+        """The processes with scopes that are in no group because another process has their rank."""
         workers = {process.number for group in self.groups.values() for process in group}
         return [
             process
@@ -449,7 +451,7 @@ class Run:
 
 
 def by_name(processes: Iterable[Process]) -> dict[str, list[Process]]:
-    """The processes of each worker, as one that was started again has several."""
+    """The processes of each worker; a worker that was restarted has several."""
     by_worker: dict[str, list[Process]] = {}
     for process in processes:
         by_worker.setdefault(process.name, []).append(process)
@@ -457,7 +459,7 @@ def by_name(processes: Iterable[Process]) -> dict[str, list[Process]]:
 
 
 def of_ranks(columns: Floats, ranks: Iterable[Sequence[Process]]) -> Floats:
-    """Columns of all processes of some ranks, added up to one for each rank."""
+    """Add up the columns of the processes of each rank, to one column per rank."""
     bounds = np.cumsum([0, *map(len, ranks)])[:-1]
     totals: Floats = np.add.reduceat(columns, bounds, axis=1)
     return totals
@@ -600,7 +602,7 @@ def waited(process: Process, start: int, end: int) -> float | None:
     times = rows["time"] + process.ledger.offset
     if len(rows) < 2 or times[-1] <= times[0]:
         return None
-    # it is noted once a second: a short run is in between
+    # the ledger notes this once a second, so a short period may lie between two notes
     edges = np.clip([start, end], times[0], times[-1])
     if edges[0] == edges[1]:
         return None

@@ -54,7 +54,7 @@ class Steps:
     """A run's steps: how many are used, and how many are left out and why.
 
     Args:
-        used: the others.
+        used: steps that are compared.
         disturbed: captured ones, and those that windows slow.
     """
 
@@ -73,9 +73,10 @@ class Scope:
         waits: whether it waits for others.
         calls: per step and rank.
         seconds: per step, the mean of the group's ranks.
-        ranks: the same of each, by worker.
-        to_others: of each, its time in a step to the median of its group's other ranks. What slows
-            a whole run slows them all, so that this differs less between runs. Empty if it waits.
+        ranks: the seconds per step of each rank, by worker.
+        to_others: for each rank, its time in a step relative to the median of the group's other
+            ranks. What slows a whole run slows all ranks, so this ratio differs less between runs.
+            Empty if the place waits.
     """
 
     waits: bool
@@ -96,8 +97,8 @@ class Group:
         imbalance: the most work of a rank to the mean of the ranks, in the median step; 1 if all
             work as much.
         scopes: by path.
-        ranks: the work of each of several, by worker.
-        to_others: of each its work in a step to the median of the others'; see `Scope`.
+        ranks: the work of each rank, by worker; empty for a single rank.
+        to_others: for each rank, its work relative to the other ranks'; see `Scope`.
     """
 
     workers: list[str]

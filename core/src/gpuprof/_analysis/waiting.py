@@ -59,12 +59,12 @@ class Chain:
 
 @attrs.frozen
 class Unknown:
-    """A wait for calls that no process runs that has answered.
+    """A wait for calls that none of the processes that answered runs.
 
     Args:
         of_actor: whether the call is an actor's.
         several: whether it is one of several calls.
-        idle: the actor that has to run it, and runs nothing.
+        idle: the actor that has to run the call, but runs nothing.
     """
 
     waiter: Doing
@@ -193,7 +193,7 @@ def _calls(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator
 
 
 def _needs(process: Process, key: str) -> list[str]:
-    """The keys of the calls whose results a call takes that a process has sent."""
+    """The keys of the calls whose results are arguments of a call that the process has sent."""
     if process.path is None:
         return []
     try:
