@@ -34,24 +34,8 @@ SECOND = 10**9
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def timing(clock: Clock) -> Timing:
     return Timing("t", clock=clock)
-
-
-@pytest.fixture
-def faults() -> list[str]:
-    """What the ledger reports."""
-    return []
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "A-0.ledger"
 
 
 @pytest.fixture

@@ -31,22 +31,6 @@ Seen = list[tuple[str, str, str, int]]
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def faults() -> list[str]:
-    """What is reported."""
-    return []
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "A-0.ledger"
-
-
-@pytest.fixture
 def ledger(clock: Clock, path: Path, faults: list[str]) -> Iterator[LedgerWriter]:
     """A ledger with a sampler that takes no sample by itself."""
     header = make_header("run", "A-0", "A", 0, "node", "1", "worker")

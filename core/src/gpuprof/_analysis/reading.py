@@ -119,7 +119,7 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
 
 
 def _silent(run: Run, over: bool) -> list[EarlyEnd]:
-    """Workers that recorded nothing any more while others did, and have not closed their ledgers.
+    """Workers that stopped recording while others went on, and did not close their ledgers.
 
     Args:
         over: whether the run is known to have ended. If nobody drove it, a rank that lacks whole
@@ -154,7 +154,8 @@ def _silent(run: Run, over: bool) -> list[EarlyEnd]:
 def _cut_short(run: Run) -> None:
     """Mark the steps in which workers may have ended early.
 
-    From the last record of one until it was started again, or for as long as it may have lived on.
+    From a worker's last record until its restart, or for as long as it may have lived without
+    recording.
     """
     workers = by_name(run.processes)
     starts: dict[str, Integers] = {}
@@ -174,10 +175,10 @@ def _cut_short(run: Run) -> None:
 
 
 def _window_times(run: Run, node: str, name: str, incarnation: str) -> dict[int, tuple[int, int]]:
-    """From when to when the windows of a worker took place, by their numbers.
+    """When the windows of a worker began and ended, by number.
 
-    In nanoseconds of the run, with what its clock may be off on both sides; empty where that is not
-    known.
+    In nanoseconds of the run, widened on both sides by the possible error of the worker's clock.
+    Empty if that error is not known.
     """
     times: dict[int, tuple[int, int]] = {}
     for process in run.processes:
@@ -292,10 +293,10 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
 
 
 def _of_same_workers(ledgers: Sequence[Ledger]) -> tuple[Sequence[Ledger], int]:
-    """The ledgers of the ranks that mark most steps, and how many steps others mark.
+    """The ledgers of the ranks that mark most steps, and how many steps the other ranks mark.
 
-    An elastic launcher ends all ranks, and starts others, of which one may have the name of another
-    before. On Ray there is a driver, which lives on.
+    An elastic launcher ends all ranks and starts new ones, which may have the same names. On Ray
+    nothing is left out, since the driver lives on.
     """
     if any(ledger.header["role"] == "driver" for ledger in ledgers):
         return ledgers, 0
@@ -373,7 +374,7 @@ def _edges(
 ) -> Iterator[tuple[int, int, int, bool]]:
     """Number, start and end of steps of a process, and whether each has ended.
 
-    One that did not end, ends where the next one begins, or the ledger ends.
+    A step without an end ends where the next one begins, or with the ledger.
     """
     last = ledger.last
     for step, after in zip_longest(steps, steps[1:]):
@@ -397,7 +398,7 @@ def _noted(ledger: Ledger, kind: str) -> bool:
 
 
 def _steps_of(process: Process) -> list[ledger_files.Step]:
-    """The steps of a process, without a last one that only the end of the one before it began."""
+    """The steps of a process, without a last one that merely began as the one before it ended."""
     steps = process.ledger.steps()
     only_begun = (process.ledger.ended and process.role != "driver") or _has(process, STEP_AT)
     return steps[:-1] if steps and steps[-1].end is None and only_begun else steps
@@ -406,9 +407,9 @@ def _steps_of(process: Process) -> list[ledger_files.Step]:
 def _own_steps(run: Run) -> None:
     """The steps of ranks that mark their own.
 
-    Each ends with the last rank, and is as long as in the rank in which it takes longest. From the
-    first beginning on, there would be the time between the ranks' starts in it, if they never wait
-    for each other.
+    A step ends when the last rank ends it, and is as long as in its slowest rank. Counted from the
+    first rank's beginning, it would also contain the time between the ranks' starts, which grows if
+    they never wait for each other.
     """
     steps: dict[tuple[int, int], dict[int, tuple[int, int, bool]]] = {}
     occurrences: dict[str, dict[int, int]] = {}
@@ -487,7 +488,7 @@ def mark(run: Run, windows: Iterable[Captured], warm_up: int | None = None) -> R
 
 
 def _during(steps: Sequence[Step], times: Sequence[tuple[int, int]]) -> list[bool]:
-    """Which steps share time with any of these."""
+    """Which steps overlap any of the given times."""
     begins, ends = np.sort(np.array(times, np.int64).reshape(-1, 2), axis=0).T
     begin_counts = np.searchsorted(begins, [step.end for step in steps], "left")
     end_counts = np.searchsorted(ends, [step.start for step in steps], "right")

@@ -39,9 +39,9 @@ class Call:
     """Calls of one method that were sent in a row, with no wait in between.
 
     Args:
-        method: that was called.
-        time: when sending began, in nanoseconds.
-        actors: names of the workers; the group's where a task may run in any worker.
+        method: the method.
+        time: when the first of them was sent, in nanoseconds.
+        actors: the workers that were called; for a task, which any worker may run, the group.
         alone: whether all earlier calls of the method had been waited for.
         waits: how many waits of the sender had ended before.
     """
@@ -74,11 +74,11 @@ class Rounds:
 
 
 def rounds(calls: Sequence[Call]) -> Rounds | None:
-    """The shortest rounds in a driver's calls; ``None`` if they do not repeat.
+    """The shortest rounds in a driver's calls; ``None`` if the calls do not repeat.
 
-    Each method is tried as the one that comes once in a round. The calls of one actor count: a loop
-    over several actors is no round of its own. Nor is each call of a pool, which is sent when any
-    other one has ended, where other methods come in turn.
+    Tries each method as the one that comes once in a round. Counts the calls of one actor only,
+    since a loop over several actors is not a round. Ignores calls of a pool, which are sent as soon
+    as any earlier one ends, if other methods repeat in order.
     """
     of_pools = _of_pools(calls)
     return _shortest(calls, of_pools) or _shortest(calls, frozenset())
@@ -109,10 +109,10 @@ def _shortest(calls: Sequence[Call], of_pools: frozenset[Method]) -> Rounds | No
 
 
 def _with_waits(loop: Rounds, calls: Sequence[Call]) -> Rounds:
-    """Rounds that are sent one after the other, with no wait in between, are one.
+    """Join rounds that were sent with no wait in between.
 
-    As where a driver sends a few batches through a chain at once. One that never waits says nothing
-    by that.
+    A driver may send several batches through a chain at once. If it never waits at all, the rounds
+    stay as they are.
     """
     first, *others = loop.starts
     starts = [first]
@@ -125,7 +125,7 @@ def _with_waits(loop: Rounds, calls: Sequence[Call]) -> Rounds:
 def _rounds_with(
     positions: Sequence[int], calls: Sequence[Call], of_pools: frozenset[Method]
 ) -> Rounds | None:
-    """The rounds that each have one of these positions."""
+    """The rounds that contain one of the given positions each."""
     parts = [range(*edges) for edges in pairwise([*positions, len(calls)])]
     present = Counter(m for part in parts[:-1] for m in {calls[at].method for at in part})
     least = _USUAL * (len(parts) - 1)
@@ -133,7 +133,7 @@ def _rounds_with(
     own = usual_methods - of_pools
 
     def blocks(part: Iterable[int]) -> list[tuple[Method, int]]:
-        """The rounds' own methods in a part, each with the position of the first call in a row."""
+        """The rounds' methods in a part. Calls in a row count once, at the first one's position."""
         own_calls = [(calls[at].method, at) for at in part if calls[at].method in own]
         return [next(block) for _, block in groupby(own_calls, lambda pair: pair[0])]
 
@@ -169,8 +169,8 @@ def _rounds_with(
 def _is_loop_of_one(calls: Sequence[Call], parts: Sequence[range], own: set[Method]) -> bool:
     """Whether rounds with a single method of their own are steps.
 
-    They are not in a pool, which sends a call when any other one has ended, nor in the inner one of
-    two loops: there another method comes after a number of rounds that varies.
+    They are not steps in a pool, where each call is sent as soon as any earlier one ends. Nor are
+    they in the inner of two loops, where another method is called after a varying number of rounds.
     """
     if not all(calls[at].alone for part in parts for at in part if calls[at].method in own):
         return False

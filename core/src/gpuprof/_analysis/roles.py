@@ -20,7 +20,7 @@ _MOST_RANKS = 1 << 20
 _STEADY = 0.9
 """Share of the steps in which a rank makes its usual number of calls."""
 _Kind = tuple[str, int, int]
-"""Of process groups: their name, how many members they have, and how far apart those are."""
+"""The kind of a process group: its name, its size, and the distance between its ranks."""
 
 
 def process_groups(members: Sequence[Process]) -> dict[_Kind, list[tuple[int, ...]]]:
@@ -38,7 +38,7 @@ def are_one_group(members: Sequence[Process]) -> bool:
 
 
 def _noted(members: Sequence[Process]) -> Iterator[tuple[_Kind, tuple[int, ...]]]:
-    """Each process group that the processes have noted, with those of them that are in it."""
+    """Each process group in the ledgers, with those of the given processes that belong to it."""
     by_rank: dict[int, int] = {}
     groups: dict[str, list[range]] = {}
     names: dict[str, str] = {}
@@ -67,8 +67,8 @@ def _ranges(stretches: Any) -> list[range]:
 def parts(run: Run, members: Sequence[Process]) -> list[frozenset[int]]:
     """Sets of processes that may have one part of a job, and the others another one.
 
-    Those with the same place in each process group of a kind, as those of a stage have; and those
-    that meet each other, but none of the others.
+    Processes with the same position in each process group of a kind are one set, such as a
+    pipeline stage. So are processes that meet each other and nobody else.
     """
     sets: dict[frozenset[int], None] = {}
     for of_kind in process_groups(members).values():

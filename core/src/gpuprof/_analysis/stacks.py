@@ -1,10 +1,10 @@
-"""Which lines of code the time of a place goes to, as samples of stacks tell.
+"""Finds the lines of code that a place's time goes to, from samples of stacks.
 
-A place of a process is compared with the same place of the other ranks of its group, or in some
-steps with the same place in all others: what takes longer, function by function, leads down the
-stacks to the line that does.
+Compares a place of a process with the same place of the other ranks of its group, or a place in
+some steps with the same place in the other steps. The functions that take longer lead down the
+stacks to one line.
 
-What is here is without words: `gpuprof._report.stacks` has them.
+The words are in `gpuprof._report.stacks`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Stack = tuple[Frame, ...]
 
 Key = TypeVar("Key", bound=Hashable)
 _Rows = Sequence[Sequence[tuple[Stack, float]]]
-"""Stacks and their seconds: of the one that is looked at, and of each that it is compared with."""
+"""Stacks and their seconds: first of the suspect, then of each peer."""
 
 WARM_UP = "warm-up"
 """The scope of a line that stands for all that a process does in its first steps."""
@@ -57,24 +57,24 @@ _IDLE = re.compile(
 """Functions in which a library's own threads wait for work."""
 _OWN = re.compile(r"gpuprof(_timing)?(\.|$)")
 _LEAST_SAMPLES = 20
-"""Of a place, for a share to be said."""
+"""Samples that a place needs before a share of it is printed."""
 _DEVIATIONS = 3.0
 """How many standard deviations of samples a share must be above nothing."""
 _LEAST_SHARE = 0.2
-"""Of what a place takes, from which a line of it is named."""
+"""Share of a place's time above which a line is named."""
 _GOES_ON = 0.5
-"""Of what a function takes, from which it is a function inside it that does."""
+"""Share of a function's time above which a function that it calls stands for it."""
 _MOST_PEERS = 32
-"""Ranks with which one is compared, evenly spread."""
+"""Peers to compare a rank with; of more, an evenly spread selection."""
 _MOST_LINES = 3
-"""Of the places that bound steps."""
+"""Lines to print for the places that bound steps."""
 _LEAST_PLACE = 0.05
-"""Of the loop, from which a place that bounds steps has a line."""
+"""Share of the loop above which a place that bounds steps gets a line."""
 
 
 @attrs.frozen
 class Line:
-    """A line of code, and what it has of a place's time.
+    """A line of code, and its share of a place's time.
 
     Args:
         kind: ``extra``: of what the place takes longer than elsewhere; ``most``: of all its time.
@@ -106,12 +106,12 @@ class Line:
 
 @attrs.frozen
 class Folded:
-    """What was seen in a place of a process, in some steps.
+    """The sampled stacks of a place of a process, in some steps.
 
     Args:
-        seconds: of each stack a step.
-        samples: how many saw it.
-        steps: how many steps these are.
+        seconds: by stack, the seconds a step.
+        samples: the number of samples in the place.
+        steps: the number of steps.
     """
 
     seconds: Mapping[Stack, float]
@@ -149,7 +149,7 @@ class Samples:
         return sorted({OUTSIDE, *self._places[self._places >= 0].tolist()})
 
     def folded(self, places: Sequence[int], times: tuple[Integers, Integers]) -> Folded:
-        """What was seen at some places between given times.
+        """The samples in the given places, between the given times.
 
         Args:
             places: positions in `Run.places`; `OUTSIDE`: outside of all scopes, in the threads that
@@ -178,7 +178,7 @@ class Samples:
 
     @functools.cached_property
     def _threads(self) -> list[int]:
-        """The places of whole threads: one that goes on has no span, so its time is in no scope."""
+        """The places of whole threads: a thread that has not ended has no span, only samples."""
         places = enumerate(self._run.places)
         return [at for at, place in places if place.parent < 0 and place.name.endswith(THREAD)]
 
@@ -189,7 +189,7 @@ class Samples:
         return np.union1d(main, np.union1d(ledger.spans["track"], ledger.folds["track"]))
 
     def _stack(self, number: int) -> Stack:
-        """Without gpuprof's own functions."""
+        """The stack of a number, without gpuprof's own functions."""
         if number not in self._stacks:
             frames: list[Frame] = []
             inner = number
@@ -202,7 +202,7 @@ class Samples:
         return self._stacks[number]
 
     def _in_tasks(self) -> None:
-        """Find the places of asyncio's tasks, whose scopes no sample can see, by their calls."""
+        """Set the places of asyncio tasks from their spans: a sample does not see their scopes."""
         ledger, rows = self._process.ledger, self._read.samples
         tasks = [number for number, track in enumerate(ledger.tracks) if track.task]
         for track in np.intersect1d(tasks, rows["track"]).tolist():
@@ -234,7 +234,7 @@ class Code:
         self.problems: list[str] = []
 
     def extra(self, worker: str, group: str, scope: str) -> Line | None:
-        """What a rank's place takes longer than those of the other ranks of its group."""
+        """The line that makes a rank slower in a place than the other ranks of its group."""
         ranks = stragglers.members(self._run, group)
         mine, others = ranks.pop(worker, []), list(ranks.values())
         if not mine or not others:
@@ -250,12 +250,12 @@ class Code:
         return self._line("extra", mine[-1], scope, own, with_samples)
 
     def most(self, process: Process, scope: str) -> Line | None:
-        """What a process's place takes."""
+        """The line that takes most of a process's time in a place."""
         own = self._folded(process, self._places(scope))
         return None if own is None else self._line("most", process, scope, own, [])
 
     def in_warm_up(self) -> Line | None:
-        """What the process that takes longest to warm up does meanwhile."""
+        """The line that the slowest process to warm up spends its warm-up in."""
         steps = self._run.steps
         positions = [at for at, step in enumerate(steps) if step.warm_up and step.complete]
         if not positions:
@@ -265,7 +265,7 @@ class Code:
         return self.in_steps(slowest, WARM_UP, positions)
 
     def in_steps(self, process: Process, scope: str, positions: Sequence[int]) -> Line | None:
-        """What a process's place takes longer in some steps than in the others."""
+        """The line that makes a place take longer in the given steps than in the others."""
         places = self._places(scope)
         others = sorted({*self._loop.usual} - {*positions})
         own = self._folded(process, places, positions)
@@ -331,7 +331,7 @@ class Code:
     def _line(
         self, kind: Kind, process: Process, scope: str, mine: Folded, others: Sequence[Folded]
     ) -> Line | None:
-        """The line that takes most of what is more in a place than in the median of others."""
+        """The line with most of the extra time of a place, compared with its peers' median."""
         total = mine.total - _median([other.total for other in others])
         if mine.samples < _LEAST_SAMPLES or total <= 0:
             return None
@@ -404,12 +404,12 @@ class _Hottest:
     """Where most of a difference is.
 
     Args:
-        function: the one with the line.
-        line: its number.
-        name: of the function that takes the time, which the line may call.
-        seconds: how much more that takes.
-        of_line: how much more the line takes.
-        own: what it takes in the first of those that are compared.
+        function: the function that contains the line.
+        line: the line's number.
+        name: the function that takes the time, which the line may call.
+        seconds: how much longer that function takes than in the peers.
+        of_line: how much longer the line takes.
+        own: the seconds that the function takes in the suspect.
     """
 
     function: Function
@@ -421,7 +421,7 @@ class _Hottest:
 
 
 def _hottest(rows: _Rows, total: float) -> _Hottest | None:
-    """Go down the stacks to the function with most of a difference, and up to the user's line."""
+    """Go down to the function with most of the difference, then up to the user's own line."""
     levels: list[_Rows] = []
     path: list[Function] = []
     while True:
@@ -452,7 +452,7 @@ def _hottest(rows: _Rows, total: float) -> _Hottest | None:
 
 
 def _is_idle(stack: Stack) -> bool:
-    """Whether nothing of the user's is on a stack, and it waits for work."""
+    """Whether a stack has only library functions and waits for work."""
     return all(_LIBRARY.search(function.file) for function, _ in stack) and any(
         _IDLE.fullmatch(function.full_name) for function, _ in stack[-1:]
     )
@@ -467,7 +467,7 @@ def _line_of(stack: Stack, depth: int) -> int:
 
 
 def _more(rows: _Rows, key: Callable[[Stack], Key | None]) -> dict[Key, float]:
-    """By how much the first takes longer than the median of the others, for each key."""
+    """By key, how much longer the suspect takes than the median of its peers."""
     sums: list[defaultdict[Key, float]] = []
     for part in rows:
         sums.append(defaultdict(float))
@@ -492,7 +492,7 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _covered(times: Integers, starts: Integers, ends: Integers) -> Integers:
-    """How much of some stretches, which do not overlap, lies before each time."""
+    """By time, how much of the given stretches is before it. The stretches do not overlap."""
     starts, ends = starts[ends > starts], ends[ends > starts]
     if not len(starts):
         return np.zeros(len(times), np.int64)

@@ -234,7 +234,7 @@ def _no_steps(read: Run | None, without: str) -> str:
 
 
 def _facts(about: runs.About | None) -> Iterator[tuple[str, str]]:
-    """The run's date, software and hardware."""
+    """The run's date, state, software, nodes and number of workers."""
     if about is None:
         return
     if about.beginning:

@@ -118,7 +118,7 @@ class Answerer:
         self._over = threading.Event()
         threading.Thread(target=self._run, name=f"{_OWN_THREADS}dump", daemon=True).start()
 
-    def call_it(self, about: Mapping[str, Any]) -> None:
+    def identify_as(self, about: Mapping[str, Any]) -> None:
         """Change what later answers say about the process, for example that it is the driver."""
         self._about = dict(about)
 

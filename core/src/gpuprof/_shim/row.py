@@ -32,7 +32,8 @@ class Launch(_Launch, total=False):
     Keys:
         command: the profiler's command line, with placeholders.
         environment: variables to set; the value ``None`` unsets one.
-        verbatim: names of the variables that the user gave, so they contain no placeholders.
+        verbatim: names of the variables whose values come from the user, and so have no
+            placeholders.
         interpreter: the worker's Python; empty for the shim's own.
         tool: the path of the profiler's program.
         tool_version: the profiler's release.

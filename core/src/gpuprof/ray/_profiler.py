@@ -217,7 +217,7 @@ class Profiler:
         self._answerer = None
         about = {"name": "Runner", "group": "Runner", "rank": 0, "node": node_name()}
         if session is not None:
-            session.answerer.call_it(about)
+            session.answerer.identify_as(about)
         elif self.directory is not None:
             self._answerer = Answerer(
                 self.directory, "Runner.json", about, lambda: None, self.config.watchdog
