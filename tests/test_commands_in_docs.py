@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     "README.md",
     "docs/configuration.md",
-    *(f"docs/migrating/{name}.md" for name in ("rlinf", "verl", "nemo-rl")),
+    *(f"docs/frameworks/{name}.md" for name in ("rlinf", "verl", "nemo-rl")),
 ]
 COMPOSED = """
 defaults: [profile/default@cluster.profiling]

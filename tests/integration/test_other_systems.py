@@ -49,10 +49,11 @@ def steps_in(report: str | None) -> set[int]:
     }
 
 
-PAGES = Path(__file__).parents[2] / "docs" / "migrating"
+PAGE = Path(__file__).parents[2] / "docs" / "frameworks" / "by-hand.md"
+_GROUPS = {"nemo-rl": "dtensor_policy_worker", "rlinf": "ActorGroup", "verl": "actor_rollout_ref"}
 _NSYS = {"worker_nsight_options": {"trace": "nvtx", "sample": "none"}}
-_SETTINGS: dict[str, dict[str, Any]] = {
-    "nemo-rl": {},
+_SETTINGS: dict[str, dict[str, Any] | None] = {
+    "nemo-rl": None,  # its variables
     "rlinf": {
         "cluster": {
             "profiling": {"backend": "nsight", "worker_groups": ["ActorGroup"], "steps": [1, 2]}
@@ -65,24 +66,29 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("system", ["nemo-rl", "rlinf", "verl"])
-def test_the_program_of_a_page_captures(
+@pytest.mark.parametrize("system", _SETTINGS)
+def test_the_program_of_the_page_captures(
     ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:
     """A system's own settings work unchanged, except for the GPU, which is missing here."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NRL_NSYS_WORKER_PATTERNS", "*policy*")
     monkeypatch.setenv("NRL_NSYS_PROFILE_STEP_RANGE", "1:3")
-    (program,) = re.findall(r"```python\n(.*?)```", (PAGES / f"{system}.md").read_text(), re.DOTALL)
-    theirs = dict.fromkeys(["DTensorPolicyWorker", "FSDPActor", "ActorRolloutRefWorker"], Worker)
-    numbers = {"world_size": 1, "max_num_steps": 3, "max_steps": 3, "total_steps": 3}
+    (program,) = re.findall(r"```python\n(import ray\n.*?)```", PAGE.read_text(), re.DOTALL)
+    for documented, value in [
+        ("rlinf", system),
+        ("ActorGroup", _GROUPS[system]),
+        ("num_gpus=1", "num_cpus=0"),
+    ]:
+        assert documented in program
+        program = program.replace(documented, value)
     names: dict[str, Any] = {
-        **theirs,
-        **numbers,
-        "cfg": _SETTINGS[system],
+        "Actor": Worker,
         "config": _SETTINGS[system],
+        "world_size": 1,
+        "max_steps": 3,
     }
-    exec(program.replace("num_gpus=1", "num_cpus=0"), names)
+    exec(program, names)
     receipt = names["profiler"].finalize()
     assert receipt.complete is True
     assert {1, 2} == {step for row in receipt.rows for step in steps_in(row.file)}

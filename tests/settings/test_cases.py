@@ -17,7 +17,7 @@ EVERY = [
 
 
 def page(name: str) -> str:
-    return (ROOT / "docs" / "migrating" / PAGES[name]).read_text(encoding="utf-8")
+    return (ROOT / "docs" / "frameworks" / PAGES[name]).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("name", "case"), EVERY)

@@ -276,7 +276,7 @@ def test_the_group_of_a_class() -> None:
 
 def test_the_page_lists_every_class() -> None:
     """Each in the row of its group."""
-    page = Path(__file__).parents[2] / "docs" / "migrating" / "nemo-rl.md"
+    page = Path(__file__).parents[2] / "docs" / "frameworks" / "nemo-rl.md"
     rows = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
     for name, group in CLASSES.items():
         assert any(f"`{name}`" in row and row.endswith(f"| `{group}` |") for row in rows), name

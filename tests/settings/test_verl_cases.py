@@ -16,7 +16,7 @@ from gpuprof.errors import ConfigError
 from gpuprof.settings import read
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs" / "migrating" / "verl.md"
+PAGE = HERE.parents[1] / "docs" / "frameworks" / "verl.md"
 BASES = {"ppo": HERE / "verl_today.yaml", "sft": HERE / "verl_sft.yaml"}
 DATA = yaml.load((HERE / "data" / "verl.yaml").read_text(), yaml.CSafeLoader)
 CASES = DATA["cases"]
