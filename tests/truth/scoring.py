@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 import numpy as np
+from gpuprof._analysis.loop import BETWEEN_CALLS
 from gpuprof._report.explain import answer_of, as_json
 from tabulate import tabulate
 
@@ -30,7 +31,7 @@ _SCOPES = {"(before its first scope)": START, "(several scopes)": "", "(between 
 """What explain calls a place that is no scope, and the generator's name of it."""
 
 _OTHERWISE = ("other", "nobody", "abstained")
-_SENDING = ("runner/train", "runner/evaluate")
+_SENDING = ("runner/train", "runner/evaluate", BETWEEN_CALLS)
 """Scopes in which the driver only sends calls and waits."""
 Said = Literal["right", "other", "wrong", "nobody", "abstained"]
 Expected = Literal["named", "nobody", "bounded", "hidden", "unmodelled", "thin record"]

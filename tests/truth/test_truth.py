@@ -10,7 +10,7 @@ import pytest
 from support.made_ledgers import RELEASES, WAITS
 
 from truth.adversary import Description
-from truth.causes import COLLECTOR, START, Accusation, Cause
+from truth.causes import COLLECTOR, START, SUBMIT, Accusation, Cause
 from truth.fresh import FRESH
 from truth.jobs import Job, drawn
 from truth.scoring import explained, first_named, judged, names, outcome
@@ -241,6 +241,13 @@ def test_a_slow_server_is_named_with_what_half_its_time_saves(topology: str) -> 
     found = judged(made, explained(made))
     assert ("right", f"server: {group}-0 in {scope}") == (found.said, found.words)
     assert pytest.approx(found.real, abs=0.02) == found.claimed
+
+
+@pytest.mark.parametrize("topology", ["fan-out", "federated"])
+def test_a_driver_that_is_slow_to_send_its_calls_is_named(topology: str) -> None:
+    """Its ledger tells that it runs then, even in a loop of a second or two."""
+    made = job(topology, Cause("slow submission", DRIVER, (0,), SUBMIT, 2.0, 20.0))
+    assert "right" == judged(made, explained(made)).said
 
 
 def test_a_slow_worker_of_a_server_is_worth_what_is_claimed() -> None:

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
     Keys = Callable[[int], Sequence[str]]
 
 DRIVER = "Runner"
+_NOTED = 1000.0
+"""Milliseconds between two notes of a process's main thread."""
 
 
 @attrs.frozen
@@ -170,6 +173,8 @@ class Recorder:
                 SimulatedLedger(f"{group}-{number}", node=node)
                 for number, node in zip(numbers, machine.nodes(group), strict=True)
             ]
+        self.blocked: list[tuple[int, int]] = []
+        """When the driver waits, as nanoseconds, whether a ledger says so or not."""
 
     def nanoseconds(self, milliseconds: float) -> int:
         """A time as it is written. Doubling the scale doubles it exactly."""
@@ -180,9 +185,36 @@ class Recorder:
         for group, ledgers in self.ledgers.items():
             lost = self.machine.lost.get(group, np.zeros(len(ledgers))).tolist()
             for ledger, waited in zip(ledgers, lost, strict=True):
-                last = max((end for *_, end in ledger.spans), default=0)
-                ledger.main = [(0, 0, 0), (last, 0, self.nanoseconds(waited))]
+                ledger.main = self._main(ledger, group, self.nanoseconds(waited))
         return write_run(directory, [ledger for group in self.ledgers.values() for ledger in group])
+
+    def _main(self, ledger: SimulatedLedger, group: str, ready: int) -> list[tuple[int, int, int]]:
+        """What a process notes of its main thread once a second: a time, ran, and was ready to.
+
+        A driver runs or is ready to whenever it does not wait, a worker whenever it is in a scope.
+
+        Args:
+            ready: nanoseconds for which it is ready in all.
+        """
+        last = max((end for *_, end in ledger.spans), default=0)
+        times = np.append(np.arange(0, last, self.nanoseconds(_NOTED)), last)
+        if group == DRIVER:
+            active = times - _covered(times, self.blocked)
+        else:
+            active = _covered(times, [(start, end) for _, _, start, end in ledger.spans])
+        waited = np.rint(active * min(1.0, ready / max(1, active[-1]))).astype(int)
+        return list(zip(times.tolist(), (active - waited).tolist(), waited.tolist(), strict=True))
+
+
+def _covered(times: Integers, intervals: Sequence[tuple[int, int]]) -> Integers:
+    """How much of the time before each of the times lies in any interval."""
+    begins, ends = np.array(sorted(intervals) or [(0, 0)]).T
+    ends = np.maximum.accumulate(ends)
+    begins = np.maximum(begins, np.append(0, ends[:-1]))  # one may be inside another
+    lengths = np.append(0, np.cumsum((ends - begins).clip(0)))
+    at = np.searchsorted(begins, times, "right") - 1
+    covered: Integers = lengths[at] + (np.minimum(times, ends[at]) - begins[at]).clip(0)
+    return np.where(at < 0, 0, covered)
 
 
 class World:
@@ -322,6 +354,8 @@ class World:
         recorder = self.recorder
         if recorder is None:
             return
+        if group == DRIVER and waits_for is not None:
+            recorder.blocked.append((recorder.nanoseconds(begin), recorder.nanoseconds(end)))
         if recorder.record != "full":
             waits = releases = meets = None
         if recorder.record == "waits as work" and waits_for not in (None, "data"):

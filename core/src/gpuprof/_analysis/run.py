@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import attrs
 import numpy as np
@@ -339,12 +340,10 @@ class Run:
         driver = self.processes[self.driver]
         ledger = driver.ledger
         first, last = self.steps[self.usual[0]].start, self.steps[self.usual[-1]].end
-        times = ledger.main["time"] + ledger.offset
-        samples = ledger.main[(times >= first) & (times <= last)]
-        if len(samples) < 2:
+        main_thread = _main_thread(driver, first, last)
+        if main_thread is None:
             return False
-        begin, ran_before, ready_before = samples[0].tolist()
-        end, ran_after, ready_after = samples[-1].tolist()
+        begin, end = main_thread.begin - ledger.offset, main_thread.end - ledger.offset
         main = [n for n, track in enumerate(ledger.tracks) if track.name == MAIN_TRACK]
         waits = np.flatnonzero(self.waiting_places[driver.places] & (driver.places >= 0))
 
@@ -362,7 +361,7 @@ class Run:
         waiting_time += float(
             (folds["busy"] * (inside / (folds["end"] - folds["start"]).clip(1))).sum()
         )
-        working_time = ran_after - ran_before + ready_after - ready_before
+        working_time = main_thread.ran + main_thread.ready
         return bool(working_time >= _RUNS * (end - begin - waiting_time))
 
     @functools.cached_property
@@ -598,16 +597,38 @@ def waited(process: Process, start: int, end: int) -> float | None:
 
     ``None`` if the ledger does not tell.
     """
+    main_thread = _main_thread(process, start, end)
+    if main_thread is None:
+        return None
+    return float(min(1.0, max(0.0, main_thread.ready / (main_thread.end - main_thread.begin))))
+
+
+class _MainThread(NamedTuple):
+    """For how many nanoseconds a main thread ran between two times, and was ready to."""
+
+    begin: int
+    end: int
+    ran: float
+    ready: float
+
+
+def _main_thread(process: Process, start: int, end: int) -> _MainThread | None:
+    """What a ledger tells of a main thread in some time; ``None`` if nothing.
+
+    The ledger notes it once a second, so a short loop may lie between two notes.
+    """
     rows = process.ledger.main
     times = rows["time"] + process.ledger.offset
-    if len(rows) < 2 or times[-1] <= times[0]:
+    if len(rows) < 2:
         return None
-    # the ledger notes this once a second, so a short period may lie between two notes
-    edges = np.clip([start, end], times[0], times[-1])
-    if edges[0] == edges[1]:
+    begin, until = np.clip([start, end], times[0], times[-1]).tolist()
+    if begin >= until:
         return None
-    first, last = np.interp(edges, times, rows["ready"])
-    return float(min(1.0, max(0.0, (last - first) / (edges[1] - edges[0]))))
+    ran, ready = (
+        float(np.diff(np.interp([begin, until], times, rows[column])).item())
+        for column in ("ran", "ready")
+    )
+    return _MainThread(begin, until, ran, ready)
 
 
 def collected(process: Process, begin: Integers, end: Integers) -> Floats:
