@@ -14,6 +14,7 @@ from gpuprof._cli import main
 from gpuprof._report import timeline
 from gpuprof.errors import ConfigError, OutputError
 from support.made_ledgers import BEGAN, MEETS, RELEASES, WAITS, MadeLedger
+from support.made_stacks import Frame, write_stacks
 from support.perfetto_engine import TraceProcessor
 from support.run_files import run_file, session_file, window_entry
 from support.simulated_run import SimulatedLedger, write_run
@@ -85,6 +86,50 @@ def test_rounds_of_the_drivers_calls_are_steps(run: Path, opened: Opened) -> Non
     assert ("step 3", 100) in found
     with pytest.raises(ConfigError, match="step 99: not in this run; it has steps 0 to 10"):
         opened(99, 99)
+
+
+def write_samples(run: Path) -> None:
+    """A thread that reads two files and one thread that waits for work."""
+    made = MadeLedger(run)
+    main, pool = made.track(), made.track("pool", 2)
+    made.spans([(made.place("load"), main, 0, 50)])
+    train: Frame = ("train", "__main__", "/job/train.py", 12)
+    loads: Frame = ("loads", "json", "/usr/lib/python3.11/json/__init__.py", 346)
+    own: Frame = ("wait", "gpuprof._session.public", "/gpuprof/public.py", 1)
+    wait: Frame = ("_worker", "concurrent.futures.thread", "/usr/lib/python3.11/thread.py", 81)
+    stretches = [
+        ([train, loads], main, 0, 20),
+        ([wait], pool, 0, 50),
+        ([train], main, 20, 30),
+        ([train, own, loads], main, 30, 40),
+        ([train], main, 45, 50),
+    ]
+    samples = [(stack, track, 0, 1, start, end) for stack, track, start, end in stretches]
+    write_stacks(made.write(), samples)
+
+
+def test_stacks_are_a_track_of_their_thread(run: Path, opened: Opened) -> None:
+    """A function lasts while samples in a row see it; a thread that waits for work has no track."""
+    write_samples(run)
+    assert [
+        ("train (train.py:12)", 0, 40, 0),
+        ("json.loads (json/__init__.py:346)", 0, 20, 1),
+        ("json.loads (json/__init__.py:346)", 30, 40, 1),
+        ("train (train.py:12)", 45, 50, 0),
+    ] == [row[3:] for row in slices(opened()) if row[2].endswith("stacks")]
+
+
+def test_the_longest_slices_of_stacks_are_kept(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a note counts those that are left out."""
+    monkeypatch.setattr(timeline, "_MOST_SAMPLED", 2)
+    monkeypatch.setattr(timeline, "_FEWEST_SAMPLED", 0)
+    write_samples(run)
+    written = timeline.write(run, tmp_path / "timeline.gz")
+    assert ["2 short slices of stacks are left out; fewer steps show them: see --steps"] == [
+        note for note in written.notes if "stacks" in note
+    ]
 
 
 def test_every_span_is_there_once_on_its_thread(run: Path, opened: Opened) -> None:

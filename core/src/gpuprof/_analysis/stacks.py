@@ -141,7 +141,7 @@ class Samples:
         self._ends = rows["end"] + process.ledger.offset
         self._places = process.places[rows["place"]]
         self._in_tasks()
-        self._stacks: dict[int, Stack] = {}
+        self._stacks = numbered(read)
 
     @property
     def places(self) -> list[int]:
@@ -170,8 +170,8 @@ class Samples:
         for number in np.unique(rows["stack"][chosen]).tolist():
             mine = rows["stack"][chosen] == number
             own = float(inside[mine].sum()) / 1e9 / steps
-            stack = self._stack(number)
-            if own and not _is_idle(stack):
+            stack = self._stacks[number]
+            if own and not is_idle(stack):
                 seconds[stack] += own
                 samples += float((rows["samples"][chosen] * share)[mine].sum())
         return Folded(seconds, round(samples), steps)
@@ -187,19 +187,6 @@ class Samples:
         ledger = self._process.ledger
         main = [number for number, track in enumerate(ledger.tracks) if track.name == MAIN_TRACK]
         return np.union1d(main, np.union1d(ledger.spans["track"], ledger.folds["track"]))
-
-    def _stack(self, number: int) -> Stack:
-        """The stack of a number, without gpuprof's own functions."""
-        if number not in self._stacks:
-            frames: list[Frame] = []
-            inner = number
-            while inner:
-                inner, function, line = self._read.stacks[inner].tolist()
-                about = self._read.functions[function]
-                if not _OWN.match(about.module):
-                    frames.append((about, line))
-            self._stacks[number] = tuple(reversed(frames))
-        return self._stacks[number]
 
     def _in_tasks(self) -> None:
         """Set the places of asyncio tasks from their spans: a sample does not see their scopes."""
@@ -451,10 +438,20 @@ def _hottest(rows: _Rows, total: float) -> _Hottest | None:
     return _Hottest(function, line, most.full_name, callees[most], lines[line], _first(rows))
 
 
-def _is_idle(stack: Stack) -> bool:
+def numbered(read: artifacts.Stacks) -> list[Stack]:
+    """The stacks of a process by number, without gpuprof's own functions."""
+    stacks: list[Stack] = [()]
+    for caller, number, line in read.stacks[1:].tolist():
+        function = read.functions[number]
+        own = _OWN.match(function.module)
+        stacks.append(stacks[caller] if own else (*stacks[caller], (function, line)))
+    return stacks
+
+
+def is_idle(stack: Stack) -> bool:
     """Whether a stack has only library functions and waits for work."""
-    return all(_LIBRARY.search(function.file) for function, _ in stack) and any(
-        _IDLE.fullmatch(function.full_name) for function, _ in stack[-1:]
+    return any(_IDLE.fullmatch(function.full_name) for function, _ in stack[-1:]) and all(
+        _LIBRARY.search(function.file) for function, _ in stack
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from gpuprof import _tables
-from gpuprof._analysis.stacks import WARM_UP, Frame, Line
+from gpuprof._analysis.stacks import WARM_UP, Frame, Line, Stack
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts import stacks as artifacts
 from gpuprof._artifacts.ledger import Ledger
@@ -71,6 +71,33 @@ def hottest(lines: Sequence[Line]) -> str:
         for line in lines
     )
     return "\n".join(("Hottest lines", *rows)) if lines else ""
+
+
+def chart(samples: Iterable[tuple[Stack, tuple[int, int]]]) -> list[tuple[str, int, int, int]]:
+    """A thread's functions over time: each with its line, start, end and depth.
+
+    A function lasts as long as samples in a row see it on the same line.
+
+    Args:
+        samples: the thread's stacks in order of time, each with its start and end.
+    """
+    functions: list[tuple[str, int, int, int]] = []
+    running: list[tuple[Frame, int]] = []
+    last = 0
+
+    def leave(depth: int) -> None:
+        while len(running) > depth:
+            frame, since = running.pop()
+            functions.append((frame_text(frame), since, last, len(running)))
+
+    for stack, (start, end) in samples:
+        pairs = zip(running, stack, strict=False)
+        others = (depth for depth, (one, frame) in enumerate(pairs) if one[0] != frame)
+        leave(next(others, min(len(running), len(stack))) if start == last else 0)
+        running += [(frame, start) for frame in stack[len(running) :]]
+        last = end
+    leave(0)
+    return functions
 
 
 def read_profiles(paths: Iterable[Path], by_rank: bool) -> tuple[dict[str, Profile], list[str]]:

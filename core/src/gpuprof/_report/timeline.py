@@ -16,12 +16,15 @@ import numpy as np
 
 from gpuprof._analysis.reading import found_rounds
 from gpuprof._analysis.run import Step as Round
+from gpuprof._analysis.stacks import is_idle, numbered
+from gpuprof._artifacts import stacks as artifacts
 from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS, Ledger, Step, clock_notes
 from gpuprof._artifacts.ledger import ledgers as read_ledgers
 from gpuprof._artifacts.places import Place
 from gpuprof._report.clock_check import clock_shift
 from gpuprof._report.perfetto import Extra, TraceWriter
 from gpuprof._report.recorded import Recorded, recorded
+from gpuprof._report.stacks import chart
 from gpuprof._shim.safe import replacing
 from gpuprof.backend.types import RecordedTrack
 from gpuprof.errors import ConfigError, OutputError
@@ -35,6 +38,12 @@ _RANGES = "ranges"
 """The kind of a profiler's tracks for gpuprof's own ranges."""
 _FOREVER = (0, 1 << 62)
 _STEPS, _WINDOWS, _THREADS = range(3)
+_OF_THREAD = 3
+"""Tracks of a thread: its scopes, those that the ledger has only as a sum, and its stacks."""
+_MOST_SAMPLED = 200_000
+"""The most slices of sampled stacks; the longest of each process are kept."""
+_FEWEST_SAMPLED = 500
+"""The number of such slices that each process may have, even if there are many processes."""
 
 
 @attrs.define
@@ -174,6 +183,7 @@ class _Drawing:
         self._recorded = reports
         self._arrows = _arrows(ledgers, begin, end)
         self._earliest, self._latest = _FOREVER[::-1]
+        self._too_short = 0
 
     def draw(self, file: Any) -> None:
         self._writer = TraceWriter(file)
@@ -192,6 +202,11 @@ class _Drawing:
         if self._writer.left:
             self._timeline.notes.append(
                 f"{self._writer.left:,} slices are left out: too many others overlap them"
+            )
+        if self._too_short:
+            self._timeline.notes.append(
+                f"{self._too_short:,} short slices of stacks are left out; "
+                "fewer steps show them: see --steps"
             )
         self._timeline.seconds = max(0, self._latest - self._earliest) / 1e9
 
@@ -233,6 +248,7 @@ class _Drawing:
         self._windows(ledger, track)
         self._spans(ledger, track)
         self._folds(ledger, track)
+        self._stacks(ledger, track)
         self._unfinished(ledger, track)
         self._collections(ledger, track)
         if ledger.damaged:
@@ -309,7 +325,7 @@ class _Drawing:
                 names=names[places],
                 starts=ledger.spans["start"][rows] + ledger.offset,
                 ends=ledger.spans["end"][rows] + ledger.offset,
-                rank=_THREADS + 2 * track,
+                rank=_THREADS + _OF_THREAD * track,
                 extras={position: arrows[int(rows[position])] for position in special},
                 depths=depths[places],
                 row=_shared_row(ledger, track, "scopes"),
@@ -331,8 +347,44 @@ class _Drawing:
                 parent=parent,
                 category="folded",
                 rows=slices,
-                rank=_THREADS + 2 * track + 1,
+                rank=_THREADS + _OF_THREAD * track + 1,
                 shared_row=row,
+            )
+
+    def _stacks(self, ledger: Ledger, parent: int) -> None:
+        """What each thread ran, as far as samples have seen it."""
+        try:
+            read = artifacts.read(ledger)
+        except OutputError as error:
+            self._timeline.problems.append(str(error))
+            return
+        if read is None:
+            return
+        stacks = [() if is_idle(stack) else stack for stack in numbered(read)]
+        charts = []
+        for track, rows in self._by_track(ledger, read.samples):
+            samples = np.sort(read.samples[rows], order="start")
+            seen = [stacks[number] for number in samples["stack"].tolist()]
+            times = zip(samples["start"].tolist(), samples["end"].tolist(), strict=True)
+            charts.append((track, chart(zip(seen, times, strict=True))))
+        most = max(_FEWEST_SAMPLED, _MOST_SAMPLED // len(self._ledgers))
+        lengths = sorted(end - start for _, found in charts for _, start, end, _ in found)
+        # a function ends before its callers, so none loses them
+        too_short = lengths[-most - 1] if len(lengths) > most else -1
+        for track, found in charts:
+            shown = [row for row in found if row[2] - row[1] > too_short]
+            self._too_short += len(found) - len(shown)
+            names, starts, ends, depths = zip(*shown, strict=True) if shown else ((),) * 4
+            self._slices(
+                title=f"{_title(ledger, track)}, stacks",
+                parent=parent,
+                category="stack",
+                names=np.array([self._writer.name(name) for name in names], np.int64),
+                starts=np.array(starts, np.int64) + ledger.offset,
+                ends=np.array(ends, np.int64) + ledger.offset,
+                rank=_THREADS + _OF_THREAD * track + 2,
+                depths=np.array(depths, np.int64),
+                row=_shared_row(ledger, track, "stacks"),
             )
 
     def _by_track(self, ledger: Ledger, rows: Any) -> Iterator[tuple[int, Integers]]:
@@ -358,7 +410,7 @@ class _Drawing:
             parent=parent,
             category="unfinished",
             rows=rows,
-            rank=_THREADS + 2 * len(ledger.tracks),
+            rank=_THREADS + _OF_THREAD * len(ledger.tracks),
         )
 
     def _collections(self, ledger: Ledger, parent: int) -> None:
@@ -391,7 +443,7 @@ class _Drawing:
                 zero += self._checked(report, ledger, zero)
             for track in report.tracks:
                 by_track[_order_of_track(track)].append((track, zero))
-        base = _THREADS + 2 * (len(ledger.tracks) if ledger else 0) + 1
+        base = _THREADS + _OF_THREAD * (len(ledger.tracks) if ledger else 0) + 1
         groups: dict[str, int] = {}
         for rank, key in enumerate(sorted(by_track), base):
             track = by_track[key][0][0]
