@@ -24,7 +24,7 @@ PYTHONS ?= python3.10 python3.12 python3.13
 # in the order of tests/conftest.py.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-planted test-random test-pythons test-faults test-frameworks test-jobs truth truth-diff truth-adversary truth-real fuzz check bench docs dist pictures clean
+.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-planted test-random test-pythons test-faults gpu test-frameworks test-jobs truth truth-diff truth-adversary truth-real fuzz check bench docs dist pictures clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -65,6 +65,9 @@ test-planted: $(READY) ## the conformance kit on all planted faults of backends,
 
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds; nothing is tried again but where nsys has lost all ranges
 	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header --exhaustive -m fault --only-rerun='NoRanges|AgentDidNotStart' || exit 1; done
+
+gpu: ## all that needs a card, without a network: scripts/gpu-wheels.sh fills .gpu-wheels before; writes gpu.md
+	@PYTHON="$(PYTHON)" sh scripts/gpu.sh
 
 # An environment of its own: the frameworks ask for older releases of much that the other tests use. A process for each framework,
 # whose tests share its jobs.

@@ -74,10 +74,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With `-m nsys`, a file without that mark: collecting all tests costs each process seconds."""
-    if config.getoption("markexpr") != "nsys" or not collection_path.is_file():
+    """With `-m nsys` or `-m gpu`, a file without that mark.
+
+    Collecting all tests costs each process seconds, and imports what is not beside every card.
+    """
+    mark = config.getoption("markexpr")
+    if mark not in ("nsys", "gpu") or not collection_path.is_file():
         return None
-    return b"mark.nsys" not in collection_path.read_bytes() or None
+    return f"mark.{mark}".encode() not in collection_path.read_bytes() or None
 
 
 @pytest.hookimpl(trylast=True)  # after -m: only what was asked for can be left out

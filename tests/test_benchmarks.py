@@ -20,6 +20,7 @@ QUICK = {
     "integration_cost": ["--rounds", "1", "--scopes", "10"],
     "lines_of_code": ["--times", "1", "--only", "slow fifo"],
     "ledger": ["--rounds", "1", "--seconds", "1", "--spans", "20000"],
+    "on_a_card": ["--rounds", "1"],
     "range_cost": [],
     "reading": [
         "--rounds",
@@ -51,7 +52,7 @@ LONG = (
     "real_cluster",
     "recording_cost",  # two Ray clusters; tests/integration/test_unmodified_ray.py records a job
 )
-NEEDS_TORCH = ("armed_idle", "recording_cost", "sampling_cost")
+NEEDS_TORCH = ("armed_idle", "on_a_card", "recording_cost", "sampling_cost")
 
 
 @pytest.mark.parametrize(
