@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuprof._session import ledger as written
+from gpuprof._session import samples as written_samples
 from gpuprof._session.blocks import BLOCK, header_line
 from gpuprof._session.ledger import Header
 
@@ -62,6 +63,8 @@ class MadeLedger:
         self.content = header_line(header)
         self._places: dict[tuple[str, ...], int] = {(): 0}
         self._tracks = 0
+        self._words: dict[str, int] = {}
+        self._phases = 0
 
     def place(self, *keys: str, waits_for: str | None = None) -> int:
         """The number of a place."""
@@ -129,6 +132,46 @@ class MadeLedger:
         """Add for how long the main thread had run, and was ready to: time, ran, ready."""
         self._add("main", b"".join(written.MAIN.pack(*row) for row in rows))
 
+    def sample(
+        self,
+        sample: str,
+        phase: str,
+        start: int,
+        end: int | None,
+        notes: Mapping[str, float] = {},
+        weight: int = 1,
+    ) -> None:
+        """Add a phase of a sample; one without an end goes on."""
+        self._phases += 1
+        self._json_texts("snam", sample)
+        row = self._phases, written_samples.key_of(sample), self._word(phase), weight, start
+        if end is None:
+            self._add("sbeg", written_samples.BEGUN.pack(*row))
+        else:
+            self._add("samp", written_samples.SAMPLE.pack(*row, end))
+        self._notes(notes)
+
+    def sample_fold(
+        self,
+        phase: str,
+        start: int,
+        end: int,
+        count: int,
+        busy: int,
+        notes: Mapping[str, float] = {},
+    ) -> None:
+        """Add phases that are known only together."""
+        self._phases += 1
+        row = self._phases, self._word(phase), start, end, count, busy
+        self._add("sfol", written_samples.FOLD.pack(*row))
+        self._notes(notes)
+
+    def attributes(self, step: int, time: int, values: Mapping[str, float]) -> None:
+        """Add the attributes of a step."""
+        for name, value in values.items():
+            row = written_samples.ATTRIBUTE.pack(self._word(name), step, time, value)
+            self._add("attr", row)
+
     def clock(self, monotonic: int, wall: int) -> None:
         """Add a reading of both clocks."""
         self._add("clck", written.CLOCK.pack(monotonic, wall, 100))
@@ -142,6 +185,19 @@ class MadeLedger:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_bytes(self.content)
         return self.path
+
+    def _notes(self, notes: Mapping[str, float]) -> None:
+        for name, value in notes.items():
+            self._add("note", written_samples.NOTE.pack(self._phases, self._word(name), value))
+
+    def _word(self, word: str) -> int:
+        if word not in self._words:
+            self._words[word] = len(self._words) + 1
+            self._json("word", {"id": self._words[word], "name": word})
+        return self._words[word]
+
+    def _json_texts(self, kind: str, *texts: str) -> None:
+        self._add(kind, json.dumps(texts).encode())
 
     def _json(self, kind: str, *about: Mapping[str, Any]) -> None:
         self._add(kind, json.dumps(about).encode())

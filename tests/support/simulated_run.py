@@ -52,6 +52,8 @@ class SimulatedLedger:
         self.sizes: list[tuple[int, int, int]] = []
         self.main: list[tuple[int, int, int]] = []
         self._sent: list[tuple[int, int, str, str]] = []
+        self._samples: list[tuple[str, str, int, int | None, dict[str, float]]] = []
+        self._attributes: list[tuple[int, int, dict[str, float]]] = []
 
     def place(self, *keys: str, waits_for: str | None = None) -> int:
         """The number of a place, which is new or known."""
@@ -94,6 +96,14 @@ class SimulatedLedger:
         """A call that it sent, and those whose results that takes."""
         self._sent += [(start, end, key, needed) for needed in needs or ("",)]
 
+    def sample(self, sample: str, phase: str, start: int, end: int | None, **notes: float) -> None:
+        """A phase of a sample; one without an end goes on."""
+        self._samples.append((sample, phase, start, end, notes))
+
+    def attributes(self, step: int, time: int, **values: float) -> None:
+        """Attributes of a step that ends at `time`."""
+        self._attributes.append((step, time, values))
+
     def event(self, event: str, time: int, **about: Any) -> None:
         """Anything else."""
         self._events.append((event, time, about))
@@ -132,10 +142,15 @@ class SimulatedLedger:
         for step in self._steps:
             made.step(*step)
         made.still_open(self.open)
+        for phase in self._samples:
+            made.sample(*phase)
+        for attributes in self._attributes:
+            made.attributes(*attributes)
         for event, time, about in self._events:
             made.event(event, time, **about)
         if ended:
             times = [end for *_, end in self.spans]
+            times += [end for *_, end, _ in self._samples if end is not None]
             times += [time for _, *step in self._steps for time in step if time is not None]
             made.event("end", max(times, default=0))
         return made.write()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gpuprof._analysis.collectives import recognise
 from gpuprof._analysis.rhythm import find_steps
 from gpuprof._analysis.run import Place, Process, Run, Step, by_name, rows_of
+from gpuprof._analysis.samples import attributes_of, samples_of
 from gpuprof._analysis.waits import ANYBODY, NOTHING, Waits
 from gpuprof._artifacts import early_ends, records, runs
 from gpuprof._artifacts import ledger as ledger_files
@@ -289,6 +290,10 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
                 )
             ]
         )
+    starts = np.array([step.start for step in run.steps], np.int64)
+    ends = np.array([step.end for step in run.steps], np.int64)
+    run.samples = samples_of(ledgers, starts, ends)
+    run.attributes = attributes_of(ledgers, [step.number for step in run.steps], starts)
     return run
 
 

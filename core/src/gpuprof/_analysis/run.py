@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from gpuprof._analysis.samples import Samples
 from gpuprof._analysis.waits import COMMUNICATES, READS_DEVICE
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
@@ -167,6 +168,9 @@ class Run:
         recognised: places in which ranks wait for each other, as their times tell.
         elsewhere: how many steps are left out, with the ranks that marked them: a launcher has
             started the job several times, with different ranks.
+        samples: the samples that the job has recorded.
+        attributes: numbers that the job gave of each step, such as tokens: an array by position in
+            `steps` for each name, NaN where it gave none. See `samples.attributes_of`.
         problems: a sentence for each ledger that cannot be read, or not as a whole.
     """
 
@@ -187,6 +191,8 @@ class Run:
     of_optimizer: bool = False
     recognised: list[Collective] = attrs.field(factory=list)
     elsewhere: int = 0
+    samples: Samples = attrs.field(factory=Samples)
+    attributes: dict[str, Floats] = attrs.field(factory=dict)
     problems: list[str] = attrs.field(factory=list)
 
     @functools.cached_property

@@ -22,6 +22,7 @@ import attrs
 
 from gpuprof._session import ledger as written
 from gpuprof._session.blocks import BLOCK
+from gpuprof._session.samples import key_of
 from gpuprof._shim.safe import UnsafeFile, open_regular, parse_json
 from gpuprof.errors import OutputError
 
@@ -39,6 +40,7 @@ MOST = 2**59
 every difference that a reader computes fits in 64 bits."""
 _LATEST = 2**62
 """Limit of wall-clock times in nanoseconds since the epoch: the year 2116."""
+_LARGEST_VALUE = 1e300
 _RANGES = {
     **dict.fromkeys(("start", "end", "time", "monotonic"), (-MOST, MOST)),
     **dict.fromkeys(("count", "busy", "bytes", "ran", "ready"), (0, MOST)),
@@ -56,11 +58,24 @@ SENT = [("track", "<u4"), ("start", "<i8"), ("end", "<i8"), ("key", "<u8"), ("ne
 SIZE = [("place", "<u4"), ("time", "<i8"), ("bytes", "<i8")]
 COLLECTION = [("generation", "<u4"), ("start", "<i8"), ("end", "<i8")]
 MAIN = [("time", "<i8"), ("ran", "<i8"), ("ready", "<i8")]
+SAMPLE = [
+    ("number", "<u8"), ("sample", "<u8"), ("phase", "<u4"), ("weight", "<u4"),
+    ("start", "<i8"), ("end", "<i8"),
+]  # fmt: skip
+BEGUN = SAMPLE[:-1]
+SAMPLE_FOLD = [
+    ("number", "<u8"), ("phase", "<u4"), ("start", "<i8"), ("end", "<i8"), ("count", "<i8"),
+    ("busy", "<i8"),
+]  # fmt: skip
+NOTE = [("number", "<u8"), ("name", "<u4"), ("value", "<f8")]
+ATTRIBUTE = [("name", "<u4"), ("step", "<i8"), ("time", "<i8"), ("value", "<f8")]
 _TABLES = {
     "span": ("spans", SPAN), "fold": ("folds", FOLD), "link": ("links", LINK),
     "step": ("edges", STEP), "clck": ("clocks", CLOCK), "open": ("open", OPEN),
     "coll": ("collections", COLLECTION), "sent": ("sent", SENT), "size": ("sizes", SIZE),
-    "main": ("main", MAIN),
+    "main": ("main", MAIN), "samp": ("samples", SAMPLE), "sbeg": ("begun", BEGUN),
+    "sfol": ("sample_folds", SAMPLE_FOLD), "note": ("notes", NOTE),
+    "attr": ("attributes", ATTRIBUTE),
 }  # fmt: skip
 """For each kind of block: the attribute of `Ledger` that holds its rows, and their layout."""
 _TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "str": (str,), "str | None": (str, NoneType)}
@@ -73,6 +88,7 @@ _PLACE: dict[str, tuple[type, ...]] = {
 _TRACK: dict[str, tuple[type, ...]] = {
     "name": (str,), "thread": (int,), "native": (int, NoneType), "task": (bool,),
 }  # fmt: skip
+_WORD: dict[str, tuple[type, ...]] = {"id": (int,), "name": (str,)}
 _EVENT: dict[str, tuple[type, ...]] = {"event": (str,), "time": (int,)}
 _CLOCK_EVENT: dict[str, tuple[type, ...]] = {"at": (int,), "offset": (int,), "bound": (int,)}
 _SYNC_EVENT: dict[str, tuple[type, ...]] = {"entered": (int,), "left": (int,)}
@@ -162,6 +178,17 @@ class Ledger:
         collections: long garbage collections, which stop the process: an array of `COLLECTION`.
         main: how long the main thread had run, and how long it had been ready to run: an array of
             `MAIN`, in order of time.
+        samples: phases of samples that ended: an array of `SAMPLE`. ``sample`` is a key of
+            `sample_ids`, ``phase`` a position in `words`, and ``weight`` how many phases the row
+            stands for.
+        begun: phases of samples that went on for a second or longer, whether or not they ended: an
+            array of `BEGUN`.
+        sample_folds: phases of samples of which only totals are known: an array of `SAMPLE_FOLD`.
+        notes: numbers noted of phases and folds: an array of `NOTE`. ``number`` is that of the
+            phase or fold, ``name`` a position in `words`.
+        attributes: attributes of steps: an array of `ATTRIBUTE`, ``name`` a position in `words`.
+        words: the names of phases, notes and attributes; the first one is empty.
+        sample_ids: the ids of samples by key.
         events: everything else, each with ``event`` and ``time``.
         size: the number of bytes of the file that were read.
         damaged: the number of bytes at the file's end that could not be read; 0 if none.
@@ -187,6 +214,13 @@ class Ledger:
     sent: Rows
     sizes: Rows
     main: Rows
+    samples: Rows
+    begun: Rows
+    sample_folds: Rows
+    notes: Rows
+    attributes: Rows
+    words: list[str]
+    sample_ids: dict[int, str]
     events: list[dict[str, Any]]
     size: int = 0
     damaged: int = 0
@@ -218,6 +252,7 @@ class Ledger:
             int(self.folds["end"].max(initial=beginning)),
             int(self.clocks["monotonic"].max(initial=beginning)),
             int(self.edges["time"].max(initial=beginning)),
+            int(self.samples["end"].max(initial=beginning)),
             *(event["time"] for event in self.events),
         ]
         return max(moments)
@@ -264,6 +299,7 @@ def read(path: Path) -> Ledger:
 
     parts: dict[str, list[Any]] = {kind: [] for kind in _TABLES}
     places, tracks = [Place("", 0, 0)], [Track("", 0, None, False)]
+    words, sample_ids = [""], dict[int, str]()
     events: list[dict[str, Any]] = []
     try:
         with open(open_regular(path), "rb") as file:
@@ -274,7 +310,7 @@ def read(path: Path) -> Ledger:
                 good = file.tell()
                 if kind in _TABLES:
                     rows = np.frombuffer(content, np.dtype(_TABLES[kind][1]))
-                    _check(rows, len(places), len(tracks))
+                    _check(rows, len(places), len(tracks), len(words))
                     if kind == "open":
                         parts[kind] = [rows]
                     else:
@@ -286,6 +322,10 @@ def read(path: Path) -> Ledger:
                         Track(entry["name"], entry["thread"], entry["native"], entry["task"])
                         for entry in entries(content, _TRACK)
                     ]
+                elif kind == "word":
+                    words += [entry["name"] for entry in entries(content, _WORD)]
+                elif kind == "snam":
+                    sample_ids.update((key_of(text), text) for text in texts(content))
                 elif kind == "evnt":
                     events += entries(content, _EVENT)
     except (OSError, UnsafeFile) as error:
@@ -310,6 +350,8 @@ def read(path: Path) -> Ledger:
         header,
         places,
         tracks,
+        words=words,
+        sample_ids=sample_ids,
         events=events,
         size=good,
         damaged=size - good,
@@ -366,6 +408,18 @@ def entries(content: bytes, keys: Mapping[str, tuple[type, ...]]) -> list[dict[s
     return found
 
 
+def texts(content: bytes) -> list[str]:
+    """Parse a JSON block: a list of texts.
+
+    Raises:
+        ValueError: the block holds anything else.
+    """
+    values = parse_json(content)
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError("expected texts")
+    return values
+
+
 def _fits(data: Mapping[str, object], keys: Mapping[str, tuple[type, ...]]) -> bool:
     return all(
         type(value := data.get(key)) in types
@@ -409,17 +463,22 @@ def _add_places(places: list[Place], new: Sequence[dict[str, Any]]) -> None:
         places.append(Place(entry["key"], entry["parent"], depth, entry.get("waits_for"), parent))
 
 
-def _check(rows: Rows, places: int, tracks: int) -> None:
+def _check(rows: Rows, places: int, tracks: int, words: int) -> None:
     """Reject invalid rows, so that no analysis has to expect them.
 
     Args:
         places: how many places the ledger has so far.
         tracks: how many tracks the ledger has so far.
+        words: how many names of phases, notes and attributes the ledger has so far.
 
     Raises:
         ValueError: a row is one that no process writes; the message says why.
     """
     for name in rows.dtype.names or ():
+        if name == "value":
+            if not abs(rows[name]).max(initial=0.0) <= _LARGEST_VALUE:  # nor is nan
+                raise ValueError("value: expected finite numbers")
+            continue
         least, most = int(rows[name].min(initial=0)), int(rows[name].max(initial=0))
         low, high = _RANGES.get(name, (least, most + 1))
         if not low <= least <= most < high:
@@ -429,6 +488,9 @@ def _check(rows: Rows, places: int, tracks: int) -> None:
             raise ValueError("a call at a place that it does not have")
         if name == "track" and most >= tracks:
             raise ValueError("a call on a track that it does not have")
+        is_word = name in ("phase", "name") and len(rows)
+        if is_word and not 0 < int(rows[name].min()) <= most < words:
+            raise ValueError("a name that it does not have")
         if name == "end" and bool((rows["end"] < rows["start"]).any()):
             raise ValueError("a call that ends before it begins")
 

@@ -23,6 +23,7 @@ from gpuprof_timing.recording import ROLES, Folded, Linked, Node, SpanLog, Track
 from gpuprof._log import log
 from gpuprof._session.blocks import BlockFile
 from gpuprof._session.collector import Collections
+from gpuprof._session.samples import Phase, Samples
 from gpuprof._session.stacks import SUFFIX, Sampler
 from gpuprof._shim.processes import process_start
 from gpuprof._shim.row import LedgerLimits
@@ -142,6 +143,9 @@ class LedgerWriter:
             are the time at which sending began, on this ledger's clock; the key that the call
             releases at its end; and the keys of the calls whose results are arguments of the call,
             which therefore cannot begin before those calls end.
+        attributes: called on the job's thread when a step has ended, with the step's number and its
+            attributes.
+        samples: the phases of samples.
     """
 
     def __init__(
@@ -166,6 +170,8 @@ class LedgerWriter:
         self.begin_step: Callable[[int], object] = self._spans.mark
         self.end_step: Callable[[int], object] = self._spans.note
         self.sent: Callable[[int, bytes, tuple[bytes, ...]], object] = self._spans.note_sent
+        self.samples = Samples(clock, budget["total"])
+        self.attributes = self.samples.add_attributes
         rate = budget.get("sampling", 0.0)
         self._sampler = Sampler(rate, clock, on_fault) if rate else None
         self._over = False
@@ -234,6 +240,10 @@ class LedgerWriter:
         if not self._over and not self._thinned:
             self._sizes.append((node, self._clock(), size))
 
+    def sample(self, sample: object, phase: object) -> Phase:
+        """A phase of a sample: a context manager, entered and left on the job's threads."""
+        return Phase(self.samples, sample, phase)
+
     def drain(self) -> None:
         """Write what was recorded since the last call.
 
@@ -292,7 +302,7 @@ class LedgerWriter:
         events = self._drained_events()
         sent_calls, sizes = b"".join(map(self._packed_sent, batch.sent)), self._packed_sizes()
         has_content = spans or folds or steps or events or open_calls or sent_calls
-        if not has_content and not self._file.exists:
+        if not has_content and not self.samples.waiting and not self._file.exists:
             return
         collections, losses = self._collections.take()
         if losses:
@@ -316,6 +326,8 @@ class LedgerWriter:
         self.steps_known = self.steps_known or bool(steps)
         calls = 0 if self.steps_known else [node.depth for node in batch.nodes].count(1)
         self._thin(self._file.waiting, len(steps), calls)
+        if self.samples.write(self._file):
+            self._note_thinned_samples()
         self._file.add_json("evnt", [*events, *self._drained_events()])
         if self._clock() >= self._next_clock:
             self._next_clock = self._clock() + int(CLOCK_INTERVAL * 1e9)
@@ -468,6 +480,7 @@ class LedgerWriter:
         elif not self._spent and self._total() > self._budget["total"]:
             self._spent = True
             self._spans.spare()
+            self.samples.spare()
             if self._sampler is not None:
                 self._sampler.end()
             self._thin_from(2, f"total: {self._budget['total']} bytes are used up on this node")
@@ -484,6 +497,16 @@ class LedgerWriter:
         self._thinned = depth
         self._spans.thin(depth)
         self.event("thinned", depth=depth, why=why)
+
+    def _note_thinned_samples(self) -> None:
+        level = self.samples.thinned
+        if level == 1:
+            log().info(
+                "%s: from now on the ledger leaves out more and more samples (ledger.total); it "
+                "keeps the longest phases and the totals",
+                self._header["name"],
+            )
+        self.event("samples thinned", level=level)
 
     def _takes_name(self, *words: str | None) -> bool:
         """Count a new name against the total, and return whether it fits.

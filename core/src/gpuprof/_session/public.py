@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from gpuprof_timing.instrument import Arguments, Key, Scope
 
     from gpuprof._session.ledger import LedgerWriter
+    from gpuprof._session.samples import Phase
     from gpuprof._session.session import Session
     from gpuprof.backend.types import Window
 
@@ -39,6 +41,8 @@ _library_steps: LibrarySteps | None = None
 _driver_step: Callable[[int], AbstractContextManager[object]] | None = None
 """Makes a step of the run, if this process is its driver. The driver announces its steps to the
 workers."""
+_driver_ledger: LedgerWriter | None = None
+"""The ledger of a driver, which has no session."""
 _BARRIERS = 4
 """The number of barriers in `sync_mark`. The first one lets all processes arrive; the fastest one
 counts."""
@@ -57,6 +61,29 @@ def timing() -> Timing:
     if not _started:
         session()
     return _timing
+
+
+class NoPhase(AbstractContextManager["NoPhase"]):
+    """A phase in a process that is not recorded."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> NoPhase:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+    def note(self, **values: float) -> None:
+        """Do nothing."""
+
+
+_NO_PHASE = NoPhase()
 
 
 class timer(AbstractContextManager["timer"]):
@@ -169,8 +196,10 @@ def step(number: int, /, **attributes: float) -> AbstractContextManager[object]:
 
     Args:
         number: of the step.
-        attributes: numbers by any names, such as ``frames=512``. Those of all steps are added up,
-            and shown with the timing tree, with their rate.
+        attributes: numbers by any names, such as ``frames=512``, of this process's part of the
+            step. Those of all steps are added up, and shown with the timing tree, with their rate.
+            ``buffer``, how many samples wait, is not added up. ``flops``, with what the process's
+            devices can do in a second at most as ``peak_flops``, give the MFU.
 
     >>> with step(3, frames=512):
     ...     pass
@@ -181,7 +210,40 @@ def step(number: int, /, **attributes: float) -> AbstractContextManager[object]:
     if _library_steps is not None:
         forget_library_steps()
     context = _step(this_session, number)
-    return this_session.totals.step(context, attributes) if attributes else context
+    if not attributes:
+        return context
+    ledger = this_session.ledger
+    if ledger is None or not isinstance(number, int):
+        return this_session.totals.step(context, attributes)
+    return this_session.totals.step(context, attributes, partial(ledger.attributes, number))
+
+
+def sample(sample: str | int, /, phase: str = "generate") -> Phase | NoPhase:
+    """A phase in the life of a sample, such as one rollout of a prompt.
+
+    Use it in whichever process, thread or task works on the sample, across ``await`` as well. The
+    first phase of an id begins the sample, and its last one ends it. Phases may overlap and nest. A
+    process that is not recorded does nothing.
+
+    Args:
+        sample: the sample's id, which no other sample of the run has. The same text and number,
+            such as ``"17"`` and 17, are one sample.
+        phase: its name. ``queued``, ``generate``, ``tool``, ``reward``, ``buffered`` and
+            ``trained`` are known to `gpuprof explain`; other names are shown as they are. A sample
+            that is ``queued`` or ``buffered`` stays so until its next phase, in any process.
+
+    Returns:
+        A context manager. Its method ``note`` notes numbers of this phase by any names:
+        ``tokens``, ``turns``, ``bytes``, or ``version``, that of the weights.
+
+    >>> with sample("prompt-17/0", phase="generate") as rollout:
+    ...     rollout.note(tokens=512, version=3)
+    """
+    this_session = _session if _started else session()
+    ledger = _driver_ledger if this_session is None else this_session.ledger
+    if ledger is None or not ledger.recording:
+        return _NO_PHASE
+    return ledger.sample(sample, phase)
 
 
 def _step(this_session: Session, number: int) -> AbstractContextManager[object]:
@@ -195,6 +257,12 @@ def mark_with(driver_step: Callable[[int], AbstractContextManager[object]]) -> N
     """Make the steps set by the key ``step_at`` steps of the run, which this process drives."""
     global _driver_step
     _driver_step = driver_step
+
+
+def record_with(ledger: LedgerWriter) -> None:
+    """Record the samples of this process, which is the run's driver, in the driver's ledger."""
+    global _driver_ledger
+    _driver_ledger = ledger
 
 
 def _mark_step(number: int) -> AbstractContextManager[object]:
@@ -377,12 +445,14 @@ def _forget() -> None:
     If the child uses gpuprof, it starts its own session.
     """
     global _session, _started, _starting, _lock, _timing, _library_steps, _driver_step
+    global _driver_ledger
     if _session is not None:
         from gpuprof_timing import set_range_opener
 
         set_range_opener(None)
         atexit.unregister(_end)
     _session, _started, _starting, _library_steps, _driver_step = None, False, False, None, None
+    _driver_ledger = None
     _lock = threading.RLock()  # another thread may have held it
     _timing = Timing(f"Process {os.getpid()} profile")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from time import perf_counter
 from types import TracebackType
@@ -11,6 +11,9 @@ from types import TracebackType
 from gpuprof._log import log
 from gpuprof._session.file import TotalsEntry
 
+GAUGES = ("buffer", "peak_flops")
+"""Attributes that say how things are in a step, so that adding them up over steps means nothing."""
+_EXACT = 1 << 53
 _LARGEST = 1e300
 """Sums of larger values may have no rate as a float."""
 
@@ -34,15 +37,19 @@ class Totals:
         self._ended = 0.0
 
     def step(
-        self, inner: AbstractContextManager[object], attributes: Mapping[str, float]
+        self,
+        inner: AbstractContextManager[object],
+        attributes: Mapping[str, float],
+        keep: Callable[[Mapping[str, float]], object] = bool,
     ) -> AbstractContextManager[None]:
         """A step whose attributes count once it has ended without an exception.
 
         Args:
             inner: the context manager of the same step, without attributes.
             attributes: the step's attributes by name.
+            keep: called with the attributes as they count.
         """
-        return _CountedStep(self, inner, attributes)
+        return _CountedStep(self, inner, attributes, keep)
 
     def begin(self) -> None:
         """Begin a step with attributes."""
@@ -53,11 +60,10 @@ class Totals:
         """End a step, and add its attributes to the sums."""
         self._ended = perf_counter()
         for name, value in attributes.items():
-            # not `bool`, which is an integer; not a tensor, whose value the job would wait for
-            number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-            if number and -_LARGEST < value < _LARGEST:  # not a number, too
-                exact = int(value) if isinstance(value, numbers.Integral) else float(value)
-                self._sums[name] = self._sums.get(name, 0) + exact
+            number = number_of(value)
+            if number is not None:
+                if name not in GAUGES:
+                    self._sums[name] = self._sums.get(name, 0) + number
             elif name not in self._refused:
                 self._refused.add(name)
                 log().warning(
@@ -74,18 +80,40 @@ class Totals:
         return {"sums": dict(self._sums), "seconds": self._ended - self._began}
 
 
+def number_of(value: object) -> float | None:
+    """A finite number as an int or a float; ``None`` for anything else.
+
+    A tensor is none, because the job would wait for its value; nor is a bool, although it is an
+    integer.
+
+    >>> number_of(3), number_of(0.5), number_of(True), number_of(float("nan")), number_of("3")
+    (3, 0.5, None, None, None)
+    """
+    if type(value) is int and -_EXACT < value < _EXACT:  # fast, as most are
+        return value
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        return None
+    try:
+        number = int(value) if isinstance(value, numbers.Integral) else float(value)
+    except OverflowError:  # a huge fraction
+        return None
+    return number if -_LARGEST < number < _LARGEST else None  # nor is nan
+
+
 class _CountedStep(AbstractContextManager[None]):
-    __slots__ = ("_attributes", "_inner", "_totals")
+    __slots__ = ("_attributes", "_inner", "_keep", "_totals")
 
     def __init__(
         self,
         totals: Totals,
         inner: AbstractContextManager[object],
         attributes: Mapping[str, float],
+        keep: Callable[[Mapping[str, float]], object],
     ) -> None:
         self._totals = totals
         self._inner = inner
         self._attributes = attributes
+        self._keep = keep
 
     def __enter__(self) -> None:
         self._totals.begin()
@@ -102,6 +130,7 @@ class _CountedStep(AbstractContextManager[None]):
         finally:
             if kind is None:
                 self._totals.add(self._attributes)
+                self._keep(self._attributes)
 
 
 def merge(entries: list[TotalsEntry]) -> TotalsEntry | None:

@@ -273,6 +273,7 @@ class Profiler:
             return None
 
         self._drains = ControlThread(ledger.drain, DRAIN_INTERVAL)
+        public.record_with(ledger)
         return ledger
 
     @property
@@ -484,7 +485,11 @@ class Profiler:
             GpuprofError: with `on_error: raise`, when a window cannot be opened or closed.
         """
         step = Step(self._steps, number)
-        return self._totals.step(step, attributes) if attributes else step
+        if not attributes:
+            return step
+        if self._ledger is None or not isinstance(number, int):
+            return self._totals.step(step, attributes)
+        return self._totals.step(step, attributes, partial(self._ledger.attributes, number))
 
     def finalize(self, timeout: float = CLOSE_DEADLINE) -> Receipt:
         """End the run: close windows, collect trees and reports, print. A second call does nothing.
