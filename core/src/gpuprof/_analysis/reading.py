@@ -69,9 +69,19 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
     Raises:
         ConfigError: there is no ledger, or ``run.json`` has too many entries of the key `waits`.
     """
-    directory = Path(directory)
+    return of_ledgers(Path(directory), *ledger_files.ledgers(Path(directory)), warm_up)
+
+
+def of_ledgers(
+    directory: Path, ledgers: Sequence[Ledger], problems: Sequence[str], warm_up: int | None = None
+) -> Run:
+    """The same as `read`, of ledgers that were read.
+
+    Args:
+        ledgers: aligned.
+        problems: a sentence for each ledger that cannot be read.
+    """
     about = runs.about(directory)
-    ledgers, problems = ledger_files.ledgers(directory)
     if not ledgers:
         raise ConfigError(
             [

@@ -295,69 +295,116 @@ def read(path: Path) -> Ledger:
     Raises:
         OutputError: the file is not a ledger, has another version, or cannot be read.
     """
-    import numpy as np
+    reader = Reader(path)
+    reader.read()
+    return reader.ledger()
 
-    parts: dict[str, list[Any]] = {kind: [] for kind in _TABLES}
-    places, tracks = [Place("", 0, 0)], [Track("", 0, None, False)]
-    words, sample_ids = [""], dict[int, str]()
-    events: list[dict[str, Any]] = []
-    try:
-        with open(open_regular(path), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            header, blocks = blocks_of(path, file)
-            good = file.tell()
-            for kind, content in blocks:
-                good = file.tell()
-                if kind in _TABLES:
-                    rows = np.frombuffer(content, np.dtype(_TABLES[kind][1]))
-                    _check(rows, len(places), len(tracks), len(words))
-                    if kind == "open":
-                        parts[kind] = [rows]
-                    else:
-                        parts[kind].append(rows)
-                elif kind == "plac":
-                    _add_places(places, entries(content, _PLACE))
-                elif kind == "trak":
-                    tracks += [
-                        Track(entry["name"], entry["thread"], entry["native"], entry["task"])
-                        for entry in entries(content, _TRACK)
-                    ]
-                elif kind == "word":
-                    words += [entry["name"] for entry in entries(content, _WORD)]
-                elif kind == "snam":
-                    sample_ids.update((key_of(text), text) for text in texts(content))
-                elif kind == "evnt":
-                    events += entries(content, _EVENT)
-    except (OSError, UnsafeFile) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise OutputError(f"{path}: ignored: {reason}") from None
-    except (ValueError, LookupError, TypeError) as error:
-        raise OutputError(f"{path}: ignored: damaged: {error}") from None
-    for event in events:
-        if event["event"] == written.DRIVES:
-            header["role"] = "driver"
-            name = event.get("name")
-            if isinstance(name, str):
-                header["name"] = header["group"] = name
-    tables: dict[str, Any] = {
-        attribute: np.concatenate(parts[kind] or [np.empty(0, np.dtype(layout))])
-        for kind, (attribute, layout) in _TABLES.items()
-    }
-    # the marks of different threads may be slightly out of order
-    tables["edges"] = tables["edges"][np.argsort(tables["edges"]["time"], kind="stable")]
-    return Ledger(
-        path,
-        header,
-        places,
-        tracks,
-        words=words,
-        sample_ids=sample_ids,
-        events=events,
-        size=good,
-        damaged=size - good,
-        offset=header["wall"] - header["monotonic"],
-        **tables,
-    )
+
+class Reader:
+    """Reads a ledger that is growing, again and again, but each part of it only once.
+
+    Args:
+        path: the ledger's file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._header: written.Header | None = None
+        self._parts: dict[str, list[Any]] = {kind: [] for kind in _TABLES}
+        self._places, self._tracks = [Place("", 0, 0)], [Track("", 0, None, False)]
+        self._words, self._sample_ids = [""], dict[int, str]()
+        self._events: list[dict[str, Any]] = []
+        self._good = self._size = 0
+
+    def read(self) -> None:
+        """Read what the file has had since the last call.
+
+        Raises:
+            OutputError: the file is not a ledger, has another version, or cannot be read.
+        """
+        try:
+            with open(open_regular(self.path), "rb") as file:
+                self._size = os.fstat(file.fileno()).st_size
+                header, blocks = blocks_of(self.path, file)
+                self._header = self._header or header
+                self._good = max(self._good, file.tell())
+                file.seek(self._good)
+                for kind, content in blocks:
+                    self._add(kind, content)
+                    self._good = file.tell()
+        except (OSError, UnsafeFile) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise OutputError(f"{self.path}: ignored: {reason}") from None
+        except (ValueError, LookupError, TypeError) as error:
+            raise OutputError(f"{self.path}: ignored: damaged: {error}") from None
+
+    def _add(self, kind: str, content: bytes) -> None:
+        import numpy as np
+
+        if kind in _TABLES:
+            rows = np.frombuffer(content, np.dtype(_TABLES[kind][1]))
+            _check(rows, len(self._places), len(self._tracks), len(self._words))
+            if kind == "open":
+                self._parts[kind] = [rows]
+            else:
+                self._parts[kind].append(rows)
+        elif kind == "plac":
+            _add_places(self._places, entries(content, _PLACE))
+        elif kind == "trak":
+            self._tracks += [
+                Track(entry["name"], entry["thread"], entry["native"], entry["task"])
+                for entry in entries(content, _TRACK)
+            ]
+        elif kind == "word":
+            self._words += [entry["name"] for entry in entries(content, _WORD)]
+        elif kind == "snam":
+            self._sample_ids.update((key_of(text), text) for text in texts(content))
+        elif kind == "evnt":
+            self._events += entries(content, _EVENT)
+
+    def forget(self, before: int) -> None:
+        """Drop the rows of what ended before a time, in nanoseconds of the process's own clock.
+
+        Keeps events and the readings of clocks, which are few.
+        """
+        for kind, (_, layout) in _TABLES.items():
+            moments = [name for name, _ in layout if name in _MOMENTS]
+            if moments and kind not in ("clck", "open"):
+                rows = (part[part[moments[-1]] >= before] for part in self._parts[kind])
+                self._parts[kind] = [part for part in rows if len(part)]
+
+    def ledger(self) -> Ledger:
+        """What was read, without what was forgotten."""
+        import numpy as np
+
+        if self._header is None:
+            raise ValueError(f"{self.path}: read it first")
+        header = self._header.copy()
+        for event in self._events:
+            if event["event"] == written.DRIVES:
+                header["role"] = "driver"
+                name = event.get("name")
+                if isinstance(name, str):
+                    header["name"] = header["group"] = name
+        tables: dict[str, Any] = {
+            attribute: np.concatenate(self._parts[kind] or [np.empty(0, np.dtype(layout))])
+            for kind, (attribute, layout) in _TABLES.items()
+        }
+        # the marks of different threads may be slightly out of order
+        tables["edges"] = tables["edges"][np.argsort(tables["edges"]["time"], kind="stable")]
+        return Ledger(
+            self.path,
+            header,
+            self._places,
+            self._tracks,
+            words=self._words,
+            sample_ids=self._sample_ids,
+            events=[event.copy() for event in self._events],
+            size=self._good,
+            damaged=self._size - self._good,
+            offset=header["wall"] - header["monotonic"],
+            **tables,
+        )
 
 
 def blocks_of(path: Path, file: BinaryIO) -> tuple[written.Header, Iterator[tuple[str, bytes]]]:
