@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from gpuprof._cli import main
+from support.cluster import several_nodes
 from support.launched import GPUPROF, started
 from support.waiting import wait_until
 
@@ -58,12 +60,45 @@ ray.get(ping.call.remote())
 """
 
 
-def asked(run: Path, *more: str) -> dict[str, Any]:
+TWO_NODES = """
+import os, queue, sys, ray
+ray.init(address=sys.argv[1])
+
+@ray.remote(num_cpus=0)
+class Near:
+    def call(self, far):
+        return ray.get(far.call.remote())
+
+@ray.remote(num_cpus=0, resources={"node1": 1})
+class Far:
+    def call(self):
+        return queue.Queue().get()  # far
+    def ready(self):
+        return os.getpid()
+
+far = [Far.remote(), Far.remote()]
+pid, _ = ray.get([actor.ready.remote() for actor in far])
+open("pid", "w").write(str(pid))
+print("ready", flush=True)
+try:
+    ray.get(Near.remote().call.remote(far[0]))
+finally:
+    queue.Queue().get()
+"""
+
+
+def asked(run: Path) -> dict[str, Any]:
     """What `gpuprof stacks` says."""
-    done = CliRunner().invoke(main, ["stacks", str(run), "--json", "--again", "1", *more])
-    assert not done.exception, done.output
-    answer: dict[str, Any] = json.loads(done.stdout)
+    command = [sys.executable, "-m", "gpuprof", "stacks", str(run), "--json", "--again", "1"]
+    answer: dict[str, Any] = json.loads(
+        subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    )
     return answer
+
+
+def named(run: Path, group: str) -> tuple[str, ...]:
+    """The states of a group's processes."""
+    return tuple(p["state"] for p in asked(run)["processes"] if p["name"].startswith(group))
 
 
 def test_two_actors_that_call_each_other_are_a_deadlock(
@@ -85,6 +120,35 @@ def test_two_actors_that_call_each_other_are_a_deadlock(
         "deadlock: Ping-0 waits for Pong-0 waits for Ping-0",
         "Runner waits for Ping-0: has not moved",
     ] == names
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+def test_nodes_that_share_no_directory_are_asked_by_connection(tmp_path: Path) -> None:
+    """Their processes answer; one that is stopped, and then a node that dies, are named."""
+    (tmp_path / "job.py").write_text(TWO_NODES)
+    line = next(n for n, text in enumerate(TWO_NODES.splitlines(), 1) if "# far" in text)
+    output = tmp_path / "gpuprof-output"
+    output.mkdir()
+    with several_nodes(2, unshared=output) as cluster:
+        command = [*GPUPROF, "--", sys.executable, "job.py", cluster.address]
+        with started(tmp_path, command) as (process, _):
+            (run,) = output.iterdir()
+            try:
+                wait_until(lambda: asked(run)["waits"], "they wait")
+                waits, states = asked(run)["waits"], []
+                assert [] == list(run.rglob("Far-*"))
+                os.kill(int((tmp_path / "pid").read_text()), signal.SIGSTOP)
+                states.append(named(run, "Far"))
+                cluster.remove_node(*cluster.worker_nodes, allow_graceful=False)
+                wait_until(lambda: ("lost", "lost") == named(run, "Far"), "its node has died")
+            finally:
+                process.terminate()
+    place = f"queue.get < Far.call at job.py:{line}"
+    assert [True, "has not moved"] == [
+        waits[0].startswith(f"Near-0 and Runner wait for Far-0 ({place}"),
+        waits[0].rpartition(": ")[2],
+    ]
+    assert [("stopped", "answered")] == states
 
 
 @pytest.mark.torch

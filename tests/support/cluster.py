@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from gpuprof._shim.node import name_node
 
@@ -50,12 +51,17 @@ def end_node() -> None:
 
 
 @contextmanager
-def several_nodes(count: int, variables: Mapping[str, str] | None = None) -> Iterator[Any]:
+def several_nodes(
+    count: int,
+    variables: Mapping[str, str] | None = None,
+    unshared: Path | None = None,
+) -> Iterator[Any]:
     """The cluster, with this process connected to it; the driver is on its first node.
 
     Args:
         count: how many.
         variables: of the environment of all but the first.
+        unshared: a directory in whose place all but the first see one of their own; only root can.
     """
     import ray
     from ray.cluster_utils import Cluster
@@ -73,13 +79,29 @@ def several_nodes(count: int, variables: Mapping[str, str] | None = None) -> Ite
         with patient_start():
             cluster.add_node(**first)
             for number in range(1, count):
-                cluster.add_node(num_cpus=4, resources={f"node{number}": 100}, env_vars=variables)
+                with nullcontext() if unshared is None else _apart(unshared):
+                    cluster.add_node(
+                        num_cpus=4, resources={f"node{number}": 100}, env_vars=variables
+                    )
         connect(cluster)
         yield cluster
     finally:
         ray.shutdown()
         cluster.shutdown()
         name_node(None)  # as no driver of a job would go on to be somebody else
+
+
+def _apart(directory: Path) -> Any:
+    """Have the processes of Ray that start meanwhile see an empty directory in the place of one."""
+    from ray._private import services
+
+    mount = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs "$0" && exec "$@"', directory]
+
+    def popen(command: list[str], **options: Any) -> Any:
+        return original([*mount, *command], **options)
+
+    original = services.ConsolePopen
+    return mock.patch.object(services, "ConsolePopen", popen)
 
 
 def make() -> str:

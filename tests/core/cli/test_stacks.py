@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from gpuprof._artifacts import ledger
+from gpuprof._artifacts.alive import record_rank
+from gpuprof._artifacts.dumps import _last_frames
+from gpuprof._artifacts.stacks import read
 from gpuprof._cli import main
 from support.launched import GPUPROF, started
 from support.waiting import wait_until
@@ -86,12 +91,34 @@ def test_what_does_not_move_is_named(
 
 
 def test_a_stopped_process_is_named(tmp_path: Path) -> None:
-    """It cannot answer, so the kernel does."""
+    """It cannot answer, so the kernel does, and its last record tells where it was."""
+    (line,) = [
+        number for number, text in enumerate(PROGRAM.splitlines(), 1) if text.endswith("# lock")
+    ]
     with stuck(tmp_path, "lock") as (run, pid):
+        wait_until(lambda: sampled(run) == ["twice"], "sampled")
         os.kill(pid, signal.SIGSTOP)
         done = CliRunner().invoke(main, ["stacks", str(run), "--again", "0"])
     assert (1, True) == (done.exit_code, f"Worker-0 (process {pid} on" in done.output)
-    assert "is stopped, by SIGSTOP or a debugger" in done.output
+    sentence = r"is stopped, by SIGSTOP or a debugger; its last record is \d+ s old, in twice at "
+    assert re.search(rf"{sentence}train\.py:{line}\n", done.output), done.output
+
+
+def sampled(run: Path) -> list[str]:
+    """The functions in which the main thread was sampled last."""
+    records = [ledger.read(path) for path in run.glob("*/*.ledger")]
+    frames = [
+        _last_frames(record, stacks) for record in records if (stacks := read(record)) is not None
+    ]
+    return [stack[0][0] for stack in frames if stack]
+
+
+def test_ranks_without_a_file_are_named(tmp_path: Path) -> None:
+    """Their nodes do not share the directory, so they cannot be asked."""
+    with stuck(tmp_path, "lock") as (run, _):
+        record_rank(str(run), "Worker", 0, 3)
+        done = CliRunner().invoke(main, ["stacks", str(run), "--again", "0"])
+    assert "ranks 1,2 were not asked: " in done.output
 
 
 def test_the_question_is_left_in_no_run(tmp_path: Path) -> None:

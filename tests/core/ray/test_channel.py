@@ -81,7 +81,8 @@ def test_who_says_nothing_is_hung_up_on(channel: Channel, monkeypatch: pytest.Mo
 def say_hello(caller: socket.socket, channel: Channel, worker: str, clock: str = "clock") -> bytes:
     challenge = json.loads(caller.makefile("rb").readline())["challenge"]
     proof = _wire.proof(channel.address.secret, challenge, worker)
-    hello = json.dumps({"worker": worker, "proof": proof, "clock": clock}).encode() + b"\n"
+    about = {"node": "node", "pid": 1, "file": f"{worker}.json"}
+    hello = _wire.line({"worker": worker, "proof": proof, "clock": clock, **about})
     caller.sendall(hello)
     return hello
 

@@ -71,7 +71,8 @@ def connect(channel: Channel, worker: str, clock: str) -> socket.socket:
     )
     challenge = json.loads(connection.makefile("rb").readline())["challenge"]
     proved = proof(channel.address.secret, challenge, worker)
-    hello = {"worker": worker, "proof": proved, "clock": clock}
+    about = {"node": "node", "pid": 1, "file": f"{worker}.json"}
+    hello = {"worker": worker, "proof": proved, "clock": clock, **about}
     connection.sendall(json.dumps(hello).encode() + b"\n")
     return connection
 

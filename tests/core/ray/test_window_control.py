@@ -28,7 +28,7 @@ class Driver:
         self.control = WindowControl(self.steps, self.left_out)
         self.control.add("A-0", None, session.windows.planned.all)
         _listener.connect(session, self.control.listen_to_all())
-        wait_until(self.control._channel.connected, "connected: A-0")
+        wait_until(self.control.channel.connected, "connected: A-0")
 
     def begin_step(self, number: int) -> None:
         self.problems += self.control.begin_step(number)

@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from gpuprof._artifacts.dumps import Process
+from gpuprof._artifacts.dumps import ANSWERED, Process
 
 _LIBRARIES = frozenset({
     "_pytest", "accelerate", "click", "hydra", "numpy", "omegaconf", "ray", "torch", "tqdm",
@@ -133,6 +133,8 @@ def doings(now: Sequence[Process], later: Sequence[Process] = ()) -> list[Doing]
     earlier = {p.file: p for p in now}
     results = []
     for process in later or now:
+        if process.state not in ANSWERED:
+            continue
         before = earlier.get(process.file) if later else None
         answer, past = process.answer, before.answer if before else {}
         threads = answer.get("threads", [])
@@ -151,6 +153,12 @@ def doings(now: Sequence[Process], later: Sequence[Process] = ()) -> list[Doing]
             for task in answer.get("tasks", [])
         ]
     return [doing for doing in results if doing.frames]
+
+
+def last_seen(process: Process) -> Doing | None:
+    """What a process without an answer did last; ``None`` if that is not known."""
+    threads = process.answer.get("threads")
+    return _doing(process, threads[0], "", "") if threads else None
 
 
 def _doing(process: Process, thread: Mapping[str, Any], name: str, state: str) -> Doing:

@@ -12,13 +12,13 @@ import re
 import secrets
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import attrs
 
-from gpuprof._artifacts import formats, ledger, runs
+from gpuprof._artifacts import alive, formats, ledger, runs, stacks
 from gpuprof._session.dump import MEMORY, OURS, VERSION, cpu_time, directory_of, not_private
 from gpuprof._session.file import SESSION_VERSION, SessionFile
 from gpuprof._shim.node import node_name
@@ -26,9 +26,12 @@ from gpuprof._shim.processes import place, process_start
 from gpuprof._shim.safe import LARGEST, UnsafeFile, load_json, remove_tree
 from gpuprof.errors import OutputError
 
-State = Literal["answered", "by signal", "stopped", "dead", "silent"]
+State = Literal["answered", "by signal", "stopped", "dead", "lost", "silent"]
 """The outcome for a process. ``by signal``: gpuprof's thread could not run, so `faulthandler` has
-written the stacks. ``silent``: no answer; the process may be on another node."""
+written the stacks. ``lost``: its node has died. ``silent``: no answer; the process may be on
+another node."""
+ANSWERED = ("answered", "by signal")
+"""The states of a process whose answer tells what it does now."""
 
 PATIENCE = 10.0
 """Seconds to wait for answers. On a network file system, processes see a question with a delay."""
@@ -54,8 +57,7 @@ class Process:
         path: its session file, which it rewrites every few seconds; ``None`` if it has none.
         start: its start time, which tells it from a later process with the same id.
         answer: see `gpuprof._session.dump.Answerer.answer`. After an answer by signal, only the
-            time and the threads.
-        last: a sentence about the last record of a process that does not answer.
+            time and the threads; without an answer, those of its last record, if there is one.
     """
 
     name: str
@@ -68,23 +70,24 @@ class Process:
     state: State = "silent"
     answer: dict[str, Any] = attrs.field(factory=dict)
     path: Path | None = None
-    last: str = ""
 
 
-def ask(directory: str, patience: float = PATIENCE) -> list[Process]:
+def ask(directory: str, patience: float = PATIENCE, name: str = "") -> list[Process]:
     """Ask all processes of a run for their stacks.
 
     Args:
         directory: the run directory.
         patience: seconds to wait for processes that may still answer.
+        name: the name of a question that was asked on another node; empty for a new one.
 
     Returns:
         All known processes of the run, whether or not they answered.
 
     Raises:
+        FileExistsError: this question is being asked here already.
         OutputError: the directory cannot be written, or is not private.
     """
-    question = _question(directory)
+    question = _question(directory, name or f"{time.time_ns():020d}-{secrets.token_hex(3)}")
     try:
         return sorted(
             _collect(directory, question, patience), key=lambda each: (each.group, each.rank)
@@ -94,7 +97,14 @@ def ask(directory: str, patience: float = PATIENCE) -> list[Process]:
             remove_tree(question)
 
 
-def _question(directory: str) -> str:
+def unasked(directory: str) -> list[int]:
+    """The ranks of `gpuprof run` that have left no file here: their nodes do not share it."""
+    ranks, _ = alive.read_ranks(directory)
+    size = max((rank["size"] for rank in ranks), default=0)
+    return sorted(set(range(size)) - {rank["rank"] for rank in ranks})
+
+
+def _question(directory: str, name: str) -> str:
     path = directory_of(directory)
     try:
         with contextlib.suppress(FileExistsError):
@@ -104,33 +114,43 @@ def _question(directory: str) -> str:
             raise OutputError(
                 f"{path}: {problem}; expected a directory of this user's, with mode 0700"
             )
-        question = os.path.join(path, f"{time.time_ns():020d}-{secrets.token_hex(3)}")
+        question = os.path.join(path, name)
         os.mkdir(question, 0o700)
+    except FileExistsError:
+        raise
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror}") from None
     return question
 
 
 def _collect(directory: str, question: str, patience: float) -> Iterator[Process]:
-    waiting = {each.file: each for each in _expected(directory)}
+    waiting = {process.file: process for process in _expected(directory)}
+    files = set(waiting)
+    reached_files: set[str] = set()
     began = time.monotonic()
     while True:
         for file in _answers(question):
             answer = _read(os.path.join(question, file))
-            known = waiting.pop(file, None)
-            if answer is not None:
-                yield _answered(file, answer, known)
+            if answer is None or file in reached_files:  # two may ask on one node
+                continue
+            reached_files.add(file)
+            yield _answered(file, answer, waiting.pop(file, None))
+            for process in _connected(answer):
+                if process.file not in files | reached_files:
+                    files.add(process.file)
+                    waiting[process.file] = process
         waited = time.monotonic() - began
         for each in list(waiting.values()):
             reached = _look_at(each, waited > _SILENCE)
             if reached is not None:
                 del waiting[each.file]
+                reached_files.add(each.file)
                 yield reached
         if waited > patience or (not waiting and waited > _SILENCE / 2):
             break
         time.sleep(0.05)
-    for each in waiting.values():
-        yield each
+    for process in waiting.values():
+        yield attrs.evolve(process, answer=_last_seen(process))
 
 
 def _answers(question: str) -> list[str]:
@@ -148,7 +168,31 @@ def _read(path: str) -> dict[str, Any] | None:
         return None
     valid = isinstance(answer, dict) and answer.get("version") == VERSION
     valid = valid and all(type(answer.get(key)) is kind for key, kind in _ANSWER.items())
-    return answer if valid else None
+    return answer if valid and answer.get("state", "answered") in get_args(State) else None
+
+
+def to_answer(process: Process) -> dict[str, Any]:
+    """What is known of a process, in the form of its own answer, for an asker on another node."""
+    return {
+        "threads": [],
+        **process.answer,
+        "version": VERSION,
+        "name": process.name,
+        "group": process.group,
+        "rank": process.rank,
+        "node": process.node,
+        "pid": process.pid,
+        "state": process.state,
+    }
+
+
+def _connected(answer: Mapping[str, Any]) -> Iterator[Process]:
+    """The workers that a driver says are connected to it."""
+    for worker in answer.get("workers", ()):
+        group, _, rank = worker["worker"].rpartition("-")
+        yield Process(
+            worker["worker"], group, int(rank), worker["node"], worker["pid"], None, worker["file"]
+        )
 
 
 def _answered(file: str, answer: dict[str, Any], known: Process | None) -> Process:
@@ -160,7 +204,7 @@ def _answered(file: str, answer: dict[str, Any], known: Process | None) -> Proce
         int(answer["pid"]),
         None if known is None else known.start,
         file,
-        "answered",
+        answer.get("state", "answered"),
         answer,
         path=None if known is None else known.path,
     )
@@ -186,7 +230,7 @@ def _expected(directory: str) -> list[Process]:
             session["node"],
             session["pid"],
             session["process_start"],
-            path.name,
+            f"{session['node']}.{path.name}",
             path=path,
         )
         if session["incarnation"] is None:
@@ -240,9 +284,9 @@ def _look_at(process: Process, has_been_silent: bool) -> Process | None:
         return None
     if process_start(process.pid) != process.start:
         gone = process.node == node_name() and not _is_fresh(process)
-        return attrs.evolve(process, state="dead", last=_last_record(process)) if gone else None
+        return attrs.evolve(process, state="dead", answer=_last_seen(process)) if gone else None
     if _kernel_state(process.pid) in "Tt":
-        return attrs.evolve(process, state="stopped", last=_last_record(process))
+        return attrs.evolve(process, state="stopped", answer=_last_seen(process))
     if not has_been_silent:
         return None
     threads = _by_signal(process.pid)
@@ -370,21 +414,36 @@ def _is_ours(frames: list[Any]) -> bool:
     return bool(inner) and inner[-1].startswith(OURS)
 
 
-def _last_record(process: Process) -> str:
-    """A sentence about a process's last record, from its ledger or the time of its file."""
+def _last_seen(process: Process) -> dict[str, Any]:
+    """What a process that does not answer has recorded last, in the form of an answer."""
     if process.path is None:
-        return ""
+        return {}
     try:
+        wrote = process.path.stat().st_mtime  # it rewrites its file even if nothing ends
         record = ledger.read(process.path.with_suffix(ledger.SUFFIX))
-    except (OutputError, ImportError):
-        with contextlib.suppress(OSError):
-            wrote = time.localtime(process.path.stat().st_mtime)
-            return f"it wrote its file last at {time.strftime('%H:%M:%S', wrote)}"
-        return ""
-    at = time.strftime("%H:%M:%S", time.localtime((record.last + record.offset) / 1e9))
-    calls = sorted(record.open.tolist(), key=lambda call: record.places[call[0]].depth)
-    if not calls:
-        return f"its last record is of {at}"
-    place_number, start = calls[-1]
-    since = time.strftime("%H:%M:%S", time.localtime((start + record.offset) / 1e9))
-    return f"its last record is of {at}: in {record.places[place_number].path} since {since}"
+        samples = stacks.read(record)
+    except (OSError, OutputError, ImportError):
+        return {}
+    scope = None
+    if len(record.open):
+        number, start = max(record.open.tolist(), key=lambda call: record.places[call[0]].depth)[:2]
+        began = (start + record.header["wall"] - record.header["monotonic"]) / 1e9
+        scope = {"path": record.places[number].path, "seconds": max(0.0, wrote - began)}
+    frames = [] if samples is None else _last_frames(record, samples)
+    thread = {"id": 0, "name": "MainThread", "main": True, "frames": frames, "scope": scope}
+    return {"time": wrote, "threads": [{**thread, "waits": [], "cpu": None}]}
+
+
+def _last_frames(record: ledger.Ledger, samples: stacks.Stacks) -> list[list[Any]]:
+    """The main thread's last sampled stack, the innermost frame first."""
+    main = [number for number, track in enumerate(record.tracks) if track.name == "MainThread"]
+    rows = [row for row in samples.samples.tolist() if row[1] in main]
+    number = max(rows, key=lambda row: row[-1])[0] if rows else 0
+    frames = []
+    while number:
+        caller, function_number, line = samples.stacks[number].tolist()
+        function = samples.functions[function_number]
+        if not function.file.startswith(OURS):
+            frames.append([function.function, function.file, line])
+        number = caller
+    return frames

@@ -33,7 +33,7 @@ def command(name: str, output_dir: str, again: float, full: bool, as_json: bool)
     Without arguments, asks the last run in the output directory. RUN is a run's name, as
     `gpuprof runs` lists it, or `latest`. PATH is a run's directory.
     """
-    from gpuprof._artifacts.dumps import ask
+    from gpuprof._artifacts.dumps import ANSWERED, ask, unasked
     from gpuprof._report import standstill
 
     path = settings.find_run(name, output_dir)
@@ -49,8 +49,8 @@ def command(name: str, output_dir: str, again: float, full: bool, as_json: bool)
         later = ask(path)
     waits = standstill.sentences(now, later)
     if as_json:
-        click.echo(standstill.as_json(now, later, waits))
+        click.echo(standstill.as_json(now, later, waits, unasked(path)))
     else:
-        click.echo(standstill.text(now, later, waits, full))
-    if not any(process.answer for process in (later or now)):
+        click.echo(standstill.text(now, later, waits, unasked(path), full))
+    if not any(process.state in ANSWERED for process in (later or now)):
         raise SystemExit(1)

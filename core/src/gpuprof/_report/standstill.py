@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpuprof._analysis.standstill import Class, Doing, classes, doings
+from gpuprof._analysis.standstill import Class, Doing, classes, doings, last_seen
 from gpuprof._analysis.waiting import Chain, Collective, Cycle, Wait, waits
-from gpuprof._artifacts.dumps import Process
+from gpuprof._artifacts.dumps import ANSWERED, Process
 from gpuprof._report.words import all_of
 from gpuprof._session.instruments.collectives import runs
 
@@ -22,6 +22,12 @@ _STATES = {
 }
 
 
+_ABSENT = {
+    "stopped": "is stopped, by SIGSTOP or a debugger",
+    "dead": "has ended before the run",
+    "lost": "is lost: its node has died",
+    "silent": "does not answer",
+}
 _IDLE = ("ray.main_loop",)
 """The stack of a Ray worker that runs no call."""
 
@@ -55,7 +61,11 @@ def ranks(numbers: Iterable[int]) -> str:
 
 
 def text(
-    now: Sequence[Process], later: Sequence[Process], who_waits: Sequence[str], full: bool
+    now: Sequence[Process],
+    later: Sequence[Process],
+    who_waits: Sequence[str],
+    unasked: Sequence[int],
+    full: bool,
 ) -> str:
     """The whole output as text.
 
@@ -63,11 +73,16 @@ def text(
         now: the processes' first answers.
         later: their second answers; empty if they were asked only once.
         who_waits: the sentences about which process waits for which; see `sentences`.
+        unasked: the ranks that could not be asked from here.
         full: whether to show all threads, with their whole stacks.
     """
     last = later or now
     missing = [line for process in last for line in _absent(process)]
     more = [f"{len(missing) - _MOST_GONE} more do not answer"] if len(missing) > _MOST_GONE else []
+    if unasked:
+        verb = "were" if len(unasked) > 1 else "was"
+        reason = "the node shares no directory with this one; run gpuprof stacks there, too"
+        more.append(f"{ranks(unasked)} {verb} not asked: {reason}")
     lines = [*missing[:_MOST_GONE], *more, *who_waits]
     if lines:
         lines.append("")
@@ -86,22 +101,27 @@ def text(
 
 
 def _absent(process: Process) -> list[str]:
-    where = f"{process.name} (process {process.pid} on {process.node})"
-    last = f"; {process.last}" if process.last else ""
-    if process.state == "stopped":
-        return [f"{where} is stopped, by SIGSTOP or a debugger{last}"]
-    if process.state == "dead":
-        return [f"{where} has ended before the run{last}"]
-    if process.state == "silent":
-        reason = "it may have ended there, or does not see this directory"
-        return [f"{where} does not answer: {reason}{last}"]
-    return []
+    reason = _ABSENT.get(process.state)
+    if reason is None:
+        return []
+    who = f"{process.name} (process {process.pid} on {process.node})"
+    return [f"{who} {reason}{_last_record(process)}"]
+
+
+def _last_record(process: Process) -> str:
+    if "time" not in process.answer:
+        return ""
+    doing = last_seen(process)
+    place = f", in {_place(doing)}" if doing is not None and doing.frames else ""
+    if not place and doing is not None and doing.scope:
+        place = f", in {doing.scope}"
+    return f"; its last record is {age(time.time() - process.answer['time'])} old{place}"
 
 
 def sentences(now: Sequence[Process], later: Sequence[Process]) -> list[str]:
     """The sentences about which process waits for which."""
     last = later or now
-    absent = [process for process in last if process.state != "answered"]
+    absent = [process for process in last if process.state not in ANSWERED]
     all_waits = waits(last, doings(now, later))
     return list(dict.fromkeys(_sentence(wait, absent) for wait in all_waits))
 
@@ -123,7 +143,7 @@ def _sentence(wait: Wait, absent: Sequence[Process]) -> str:
         return f"{sentence}: the call may wait for its arguments{more}"
     what = "an actor's call" if wait.of_actor else "a task"
     what = f"several calls, among them {what}" if wait.several else what
-    alive = [process for process in absent if process.state != "dead"]
+    alive = [process for process in absent if process.state not in ("dead", "lost")]
     if alive:
         who = f"no process that answered runs it, and {_names(alive)} did not answer"
     else:
@@ -143,7 +163,7 @@ def _collective(wait: Collective, absent: Sequence[Process]) -> str:
     ]
     inside = f"{len(wait.inside)} of {wait.size} ({ranks(numbers)})"
     verb = "is" if len(wait.inside) == 1 else "are"
-    late = []
+    late, unknown = [], []
     for rank, beginning, doing in wait.late:
         if doing is not None:
             name = f"rank {rank} ({doing.process.name})"
@@ -151,8 +171,12 @@ def _collective(wait: Collective, absent: Sequence[Process]) -> str:
             late.append(f"{name} {at_most}is in {_place(doing)}")
         else:
             ends = [inner for inner in absent if inner.rank == rank]
-            state = ends[0].state if len(ends) == 1 else "not among those that answer"
-            late.append(f"rank {rank} is {'silent' if state == 'answered' else state}")
+            if len(ends) == 1:
+                late.append(f"rank {rank} ({ends[0].name}) {_ABSENT[ends[0].state]}")
+            else:
+                unknown.append(rank)
+    if unknown:
+        late.append(f"{ranks(unknown)} did not answer")
     more = f"; {len(late) - _MOST} more" if len(late) > _MOST else ""
     return (
         f"{inside} {verb} in {operation}#{wait.number} of their group{since}; "
@@ -225,12 +249,18 @@ def _who(kind: Class) -> str:
     return f"{len(names)} of {kind.size}: {them}"
 
 
-def as_json(now: Sequence[Process], later: Sequence[Process], who_waits: Sequence[str]) -> str:
+def as_json(
+    now: Sequence[Process],
+    later: Sequence[Process],
+    who_waits: Sequence[str],
+    unasked: Sequence[int],
+) -> str:
     """The same output as JSON; see `text`."""
     return json.dumps(
         {
             "time": time.time(),
             "waits": list(who_waits),
+            "not asked": list(unasked),
             "processes": [_entry(process) for process in (later or now)],
             "stacks": [_merged(kind) for kind in classes(doings(now, later))],
         },
@@ -244,7 +274,7 @@ def _entry(process: Process) -> dict[str, Any]:
         "node": process.node,
         "pid": process.pid,
         "state": process.state,
-        "last": process.last,
+        "last": _last_record(process).removeprefix("; "),
         "step": process.answer.get("step"),
         "threads": process.answer.get("threads", []),
         "tasks": process.answer.get("tasks", []),

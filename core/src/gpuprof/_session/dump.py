@@ -85,13 +85,19 @@ class Answerer:
     """Answers the questions of a run, on a thread.
 
     Args:
-        run_directory: the run's directory.
+        run_directory: the run's directory, as this node sees it.
         file: the file name of this process's answers.
         about: what each answer says about the process.
         step: returns the current step.
         silence: seconds without progress before the watchdog reports; 0 means that it never
             reports, ``None`` that it chooses the time itself.
         clock: the clock, in nanoseconds, of the trees whose open scopes are named.
+
+    Attributes:
+        run_directory: see above.
+        file: see above.
+        forward: called with the directory of each question once this process has answered it;
+            takes the question to nodes that do not see the directory.
     """
 
     def __init__(
@@ -103,13 +109,15 @@ class Answerer:
         silence: float | None = None,
         clock: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
+        self.run_directory = run_directory
+        self.forward: Callable[[str], object] | None = None
         self._path = directory_of(run_directory)
         with suppress(OSError):  # not writable, or not shared with this node
             os.mkdir(self._path, 0o700)
         self._watch: StallWatch | None = None
         if silence != 0:
             self._watch = StallWatch(run_directory, self._path, self._progress, silence)
-        self._file = file
+        self.file = file
         self._about = dict(about)
         self._step = step
         self._clock = clock
@@ -175,7 +183,10 @@ class Answerer:
             where = os.path.join(self._path, name)
             with suppress(OSError):  # the asker has gone
                 if not_private(os.lstat(where)) is None:
-                    write_json(os.path.join(where, self._file), self.answer())
+                    write_json(os.path.join(where, self.file), self.answer())
+                    if self.forward is not None:
+                        with suppress(Exception):  # Ray ends: the other nodes do not answer
+                            self.forward(where)
 
     def answer(self) -> dict[str, Any]:
         """The answer: what this process does now."""

@@ -215,8 +215,10 @@ class Session:
     def _make_answerer(self) -> Answerer:
         row = self.row
         about = {"name": self.name, "group": row["group"], "rank": row["rank"], "node": row["node"]}
-        directory_of_run = row.get("run_directory") or os.path.dirname(directory(row))
-        file = os.path.basename(self.file)
+        directory_of_run = row.get("run_directory")
+        if not directory_of_run or not os.path.isdir(directory_of_run):  # on another node
+            directory_of_run = os.path.dirname(directory(row))
+        file = f"{row['node']}.{os.path.basename(self.file)}"
         return Answerer(directory_of_run, file, about, lambda: self.step, row.get("watchdog"))
 
     def _note_window(self, window: Window, state: str) -> None:

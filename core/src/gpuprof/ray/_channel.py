@@ -22,12 +22,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
 from gpuprof._session.file import WindowEntry
 from gpuprof._session.ledger import clock_id
+from gpuprof._shim.safe import LARGEST
 from gpuprof.backend.types import Window
 from gpuprof.ray._wire import (
     STEP,
@@ -40,8 +41,11 @@ from gpuprof.ray._wire import (
     Hello,
     Measurement,
     Message,
+    StacksAnswer,
+    StacksQuestion,
     StepNote,
     keep_alive,
+    line,
     measure,
     proof,
 )
@@ -55,6 +59,8 @@ _HELLO, _CROWDED, _HANGING_UP = 10.0, 1.0, 1.0
 _STRANGERS = 128
 """The most peers that may await introduction. Each takes a file descriptor that the training may
 need, so further peers wait in the system's queue."""
+_STACKS = 30.0
+"""Seconds after which answers to a question for stacks are ignored."""
 _ENOUGH = 3
 """How many workers stay connected for each clock. It is more than one, because workers may end."""
 _QUESTIONS, _PAUSE, _CLOCK_INTERVAL, _CLOCK_SHARE = 8, 0.02, 10.0, 0.1
@@ -107,20 +113,22 @@ class Channel:
         keeps_all: whether all workers stay connected. Otherwise only the few stay that are needed
             to measure each clock, since each connection takes a file descriptor that the job may
             need.
-        disconnected: the workers that were connected and no longer are.
+        disconnected: by name, the workers that were connected and no longer are: how each has
+            introduced itself, and when it was lost, in seconds since the epoch.
     """
 
     def __init__(self, host: str, on_clock: Callable[[Measurement], object] | None = None) -> None:
         self.keeps_all = True
-        self.disconnected: set[str] = set()
+        self.disconnected: dict[str, tuple[Hello, float]] = {}
         self._on_clock = on_clock
         self._own_clock = clock_id()
-        self._clocks: dict[str, str] = {}
+        self._hellos: dict[str, Hello] = {}
         self._watched: dict[str, asyncio.Task[None]] = {}
         self._answers: dict[str, list[Measurement]] = {}
         self._secret = secrets.token_hex(16)
         self._connections: dict[str, asyncio.StreamWriter] = {}
         self._requests: dict[int, Request] = {}
+        self._questions: dict[str, Callable[[str, bytes], object]] = {}
         self._left_out = False
         self._unheard: tuple[set[str], threading.Event] = (set(), threading.Event())
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter | None] = {}
@@ -137,6 +145,22 @@ class Channel:
     def connected(self) -> set[str]:
         """The connected workers."""
         return set(self._connections)
+
+    def workers(self) -> list[dict[str, Any]]:
+        """How `gpuprof stacks` names the connected workers."""
+        return [
+            {key: value for key, value in hello.items() if key != "proof"}
+            for hello in list(self._hellos.values())
+        ]
+
+    def ask_nodes(self, question: str, write: Callable[[str, bytes], object]) -> None:
+        """Ask the connected workers for the stacks of all processes of their nodes.
+
+        Args:
+            question: the name of the question.
+            write: called on another thread with the name and the content of each answer.
+        """
+        self._loop.call_soon_threadsafe(self._ask_nodes, question, write)
 
     def post(
         self, kind: Literal["open", "close"], windows: dict[str, Window], timeout: float
@@ -257,8 +281,23 @@ class Channel:
     def _tell(self, note: StepNote | FlushNote, acknowledgment: threading.Event) -> None:
         self._unheard = set(self._connections), acknowledgment
         for writer in self._connections.values():
-            writer.write(json.dumps(note).encode() + b"\n")
+            writer.write(line(note))
         self._hear("")  # if no worker is connected, nothing needs to be acknowledged
+
+    def _ask_nodes(self, question: str, write: Callable[[str, bytes], object]) -> None:
+        self._questions[question] = write
+        self._loop.call_later(_STACKS, self._questions.pop, question, None)
+        message: StacksQuestion = {"kind": "stacks", "question": question}
+        for writer in self._connections.values():
+            writer.write(line(message))
+
+    async def _take_stacks(self, reader: asyncio.StreamReader, answer: StacksAnswer) -> None:
+        if answer["size"] > LARGEST:
+            raise ValueError("the answer is too large")
+        content = await reader.readexactly(answer["size"])
+        write = self._questions.get(answer["question"])
+        if write is not None:
+            await asyncio.to_thread(write, answer["file"], content)
 
     def _hear(self, worker: str) -> None:
         """Note that a worker has acknowledged the message to all workers, or has disconnected."""
@@ -275,24 +314,27 @@ class Channel:
             "expiry": request.expiry,
             "window": (window.number, window.start, window.stop),
         }
-        self._connections[worker].write(json.dumps(message).encode() + b"\n")
+        self._connections[worker].write(line(message))
 
     def _has_enough(self, clock: str) -> bool:
-        return clock == self._own_clock or list(self._clocks.values()).count(clock) >= _ENOUGH
+        clocks = [hello["clock"] for hello in self._hellos.values()]
+        return clock == self._own_clock or clocks.count(clock) >= _ENOUGH
 
     def _watch_clock(self, worker: str) -> None:
-        clock = self._clocks[worker]
+        clock = self._hellos[worker]["clock"]
         if self._on_clock is not None and clock != self._own_clock and clock not in self._watched:
             task = asyncio.create_task(self._measure_clock(clock, self._on_clock))
             self._watched[clock] = task
             task.add_done_callback(lambda _: self._watched.pop(clock, None))
 
     async def _measure_clock(self, clock: str, on_clock: Callable[[Measurement], object]) -> None:
-        while worker := next((name for name, its in self._clocks.items() if its == clock), None):
+        while worker := next(
+            (name for name, hello in self._hellos.items() if hello["clock"] == clock), None
+        ):
             for _ in range(_QUESTIONS):
                 if worker in self._connections:
                     question: ClockQuestion = {"kind": "clock", "asked": time.perf_counter_ns()}
-                    self._connections[worker].write(json.dumps(question).encode() + b"\n")
+                    self._connections[worker].write(line(question))
                 await asyncio.sleep(_PAUSE)
             answers = self._answers.pop(clock, [])
             if answers:
@@ -304,7 +346,7 @@ class Channel:
     ) -> Hello | None:
         """The introduction of the worker at the other end; ``None`` if it is not a worker."""
         challenge: Challenge = {"challenge": secrets.token_hex(16)}
-        writer.write(json.dumps(challenge).encode() + b"\n")
+        writer.write(line(challenge))
         patience = _CROWDED if self._strangers.locked() else _HELLO
         silence = self._loop.call_later(patience, writer.close)
         try:
@@ -336,20 +378,23 @@ class Channel:
             keep_alive(connection)
             worker = hello["worker"]
             self._connections[worker] = writer
-            self.disconnected.discard(worker)
-            self._clocks[worker] = hello["clock"]
+            self.disconnected.pop(worker, None)
+            self._hellos[worker] = hello
             self._watch_clock(worker)
             if self._left_out:
                 note: StepNote = {"kind": "step", "left_out": True, "withdrawn": False}
-                writer.write(json.dumps(note).encode() + b"\n")
+                writer.write(line(note))
             for request in self._requests.values():
                 if worker in request.windows and worker not in request.answers:
                     self._send(request, worker)
-            while line := await reader.readline():
+            while text := await reader.readline():
                 answer_time = time.perf_counter_ns()
-                message = json.loads(line)
+                message = json.loads(text)
+                if "file" in message:
+                    await self._take_stacks(reader, message)
+                    continue
                 if "asked" in message:
-                    clock = self._clocks[worker]
+                    clock = hello["clock"]
                     stamps: ClockAnswer = message
                     self._answers.setdefault(clock, []).append(measure(clock, stamps, answer_time))
                     continue
@@ -364,8 +409,8 @@ class Channel:
             pass
         finally:
             if worker is not None and self._connections.get(worker) is writer:
-                del self._connections[worker], self._clocks[worker]
-                self.disconnected.add(worker)
+                del self._connections[worker]
+                self.disconnected[worker] = self._hellos.pop(worker), time.time()
                 self._hear(worker)
                 for request in self._requests.values():
                     if request.kind == "close" and worker in request.windows:

@@ -7,6 +7,7 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpuprof._log import log
@@ -23,10 +24,12 @@ from gpuprof.ray._wire import (
     FlushNote,
     Hello,
     Message,
+    StacksAnswer,
+    StacksQuestion,
     StepNote,
     keep_alive,
+    line,
     proof,
-    send,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 
 _listening = threading.Lock()
+_sending = threading.Lock()
+"""Held while a message is sent, as several threads send."""
 
 
 def start_session(_: object, address: Address) -> str | None:
@@ -73,13 +78,19 @@ def _listen(session: Session, address: Address) -> None:
                 "worker": session.name,
                 "proof": proof(address.secret, challenge["challenge"], session.name),
                 "clock": clock_id(),
+                "node": session.row["node"],
+                "pid": session.pid,
+                "file": session.answerer.file,
             }
-            send(connection, hello)
-            for line in lines:
+            _send(connection, hello)
+            for text in lines:
                 receive_time = time.perf_counter_ns()
-                message: Message | StepNote | FlushNote | ClockQuestion = json.loads(line)
+                message: Message | StepNote | FlushNote | ClockQuestion | StacksQuestion
+                message = json.loads(text)
                 if message["kind"] == "clock":
                     _tell_time(connection, message, receive_time)
+                elif message["kind"] == "stacks":
+                    _tell_stacks(session, connection, message)
                 else:
                     _obey(session, connection, message)
     except (OSError, ValueError, LookupError, TypeError) as error:
@@ -95,6 +106,26 @@ def _listen(session: Session, address: Address) -> None:
         _listening.release()
 
 
+def _send(connection: socket.socket, message: Mapping[str, object], content: bytes = b"") -> None:
+    with _sending:
+        connection.sendall(line(message) + content)
+
+
+def _tell_stacks(session: Session, connection: socket.socket, question: StacksQuestion) -> None:
+    """Ask the processes of this node on another thread, as this one opens windows meanwhile."""
+
+    def tell() -> None:
+        from gpuprof.ray._stacks import ask_node
+
+        name = question["question"]
+        with contextlib.suppress(OSError):
+            for file, content in ask_node(session.answerer.run_directory, name):
+                answer: StacksAnswer = {"question": name, "file": file, "size": len(content)}
+                _send(connection, answer, content)
+
+    threading.Thread(target=tell, name="gpuprof-stacks", daemon=True).start()
+
+
 def _tell_time(connection: socket.socket, question: ClockQuestion, receive_time: int) -> None:
     answer: ClockAnswer = {
         "asked": question["asked"],
@@ -102,7 +133,7 @@ def _tell_time(connection: socket.socket, question: ClockQuestion, receive_time:
         "sent": time.perf_counter_ns(),
     }
     with contextlib.suppress(OSError):
-        send(connection, answer)
+        _send(connection, answer)
 
 
 def _obey(
@@ -137,4 +168,4 @@ def _obey(
             "window": session.windows.entry(number),
         }
     with contextlib.suppress(OSError):
-        send(connection, answer)
+        _send(connection, answer)

@@ -30,7 +30,7 @@ from gpuprof._plan.planner import Planner, ledger_limits
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
 from gpuprof._report.trees import DRIVER, introduce
-from gpuprof._session import instruments, public
+from gpuprof._session import dump, instruments, public
 from gpuprof._session.control import ControlThread
 from gpuprof._session.dump import Answerer
 from gpuprof._session.file import TotalsEntry, TreeEntry
@@ -68,6 +68,7 @@ from gpuprof.ray._nodes import Nodes
 from gpuprof.ray._parts import Part, together
 from gpuprof.ray._planning import Planning
 from gpuprof.ray._preflight import Preflight
+from gpuprof.ray._stacks import OtherNodes
 from gpuprof.ray._steps import Step, Steps
 from gpuprof.ray._windows import Firing, WindowControl
 from gpuprof.ray._wire import Measurement
@@ -214,10 +215,11 @@ class Profiler:
             else []
         )
         self._runner_tree = self._begin_tree()
-        self._answerer = None
+        self._answerer: Answerer | None = None
         about = {"name": "Runner", "group": "Runner", "rank": 0, "node": node_name()}
         if session is not None:
-            session.answerer.identify_as(about)
+            self._answerer = session.answerer
+            self._answerer.identify_as(about)
         elif self.directory is not None:
             self._answerer = Answerer(
                 self.directory, "Runner.json", about, lambda: None, self.config.watchdog
@@ -465,11 +467,15 @@ class Profiler:
 
     def _control(self) -> WindowControl:
         """Make the control of the workers' windows, with the connections to the workers."""
-        return WindowControl(
+        control = WindowControl(
             self._steps,
             self._runner_tree.left_out,
             None if self._ledger is None else partial(note_clock, self._ledger),
         )
+        if self._answerer is not None:
+            self._answerer.forward = OtherNodes(control.channel, self._nodes).ask
+            dump.states["workers"] = control.channel.workers
+        return control
 
     def step(self, number: int, /, **attributes: float) -> AbstractContextManager[None]:
         """One global step: opens the windows that begin with it and closes those that end with it.
@@ -528,6 +534,9 @@ class Profiler:
                     self._heed(self._windows.close_all())
                     if self._by_themselves:
                         self._windows.flush(last=True)
+                    if self._answerer is not None:
+                        self._answerer.forward = None
+                        del dump.states["workers"]
                     self._windows.end()
         except Exception as error:
             fault = error  # with `on_error: raise`; raised after the rest is done
@@ -569,7 +578,7 @@ class Profiler:
             self._ledger.end()
         if self._drains is not None:
             self._drains.end()
-        if self._answerer is not None:
+        if self._answerer is not None and public.session() is None:
             self._answerer.end()
 
     def _finish(

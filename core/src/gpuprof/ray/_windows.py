@@ -47,6 +47,7 @@ class WindowControl:
             worker with windows is added, the connections serve only these measurements.
 
     Attributes:
+        channel: the connections to the workers.
         edges: seconds spent opening and closing windows since the last reset.
     """
 
@@ -56,8 +57,8 @@ class WindowControl:
         left_out: LeftOut,
         on_clock: Callable[[Measurement], object] | None = None,
     ) -> None:
-        self._channel = _channel.Channel(ray.util.get_node_ip_address(), on_clock)
-        self._channel.keeps_all = False
+        self.channel = _channel.Channel(ray.util.get_node_ip_address(), on_clock)
+        self.channel.keeps_all = False
         self._steps = steps
         self._left_out = left_out
         self.edges = 0.0
@@ -82,8 +83,8 @@ class WindowControl:
                 itself.
             windows: the worker's planned windows.
         """
-        if not self._channel.keeps_all:  # from now on steps are announced to all workers
-            self._channel.keeps_all = True
+        if not self.channel.keeps_all:  # from now on steps are announced to all workers
+            self.channel.keeps_all = True
             for other, earlier in list(self._handles.items()):
                 self.listen(other, earlier)
         if name not in self._windows:
@@ -106,12 +107,12 @@ class WindowControl:
 
     def listen_to_all(self) -> Address:
         """Keep the connections of all workers, and return the address on which to connect."""
-        self._channel.keeps_all = True
-        return self._channel.address
+        self.channel.keeps_all = True
+        return self.channel.address
 
     def flush(self, last: bool = False) -> None:
         """Have the connected workers write what they have recorded; see `Channel.flush`."""
-        self._channel.flush(last, _FLUSH_DEADLINE)
+        self.channel.flush(last, _FLUSH_DEADLINE)
 
     def planned(self, name: str) -> tuple[Window, ...]:
         """The planned windows of a worker."""
@@ -158,7 +159,7 @@ class WindowControl:
         if windows and all(map(self._is_refused, windows, windows.values())):
             self._left_out.withdraw()
             if not self._left_out.active:
-                self._channel.tell_step(False, _STEP_DEADLINE, withdrawn=True)
+                self.channel.tell_step(False, _STEP_DEADLINE, withdrawn=True)
         return problems
 
     def _is_refused(self, name: str, window: Window) -> bool:
@@ -177,11 +178,11 @@ class WindowControl:
         left_out = self._left_out
         before = left_out.active
         if not before:
-            for name in self._handles.keys() - self._channel.connected():
+            for name in self._handles.keys() - self.channel.connected():
                 _ignore(self._start_session(name))
         if left_out.begin_step(number):
             changes = left_out.active != before
-            self._channel.tell_step(left_out.active, _STEP_DEADLINE if changes else 0.0)
+            self.channel.tell_step(left_out.active, _STEP_DEADLINE if changes else 0.0)
 
     def missing(self) -> dict[tuple[str, str], str]:
         """Why planned windows did not open, by the worker's name and the window's label."""
@@ -239,7 +240,7 @@ class WindowControl:
 
     def end(self) -> None:
         """Close the connections to the workers, and drop their handles."""
-        self._channel.close()
+        self.channel.close()
         self._handles.clear()
 
     def _group(self, names: Iterable[str]) -> None:
@@ -279,11 +280,11 @@ class WindowControl:
             return {}
         began = time.monotonic()
         until = began + deadline
-        silent = set(windows) - self._channel.connected() if kind == "open" else ()
-        request = self._channel.post(kind, windows, deadline)
+        silent = set(windows) - self.channel.connected() if kind == "open" else ()
+        request = self.channel.post(kind, windows, deadline)
         # these workers have not started their sessions yet, or were restarted
         starting = {self._start_session(name): name for name in silent if name in self._handles}
-        for name in self._channel.disconnected & set(silent) - self._handles.keys():
+        for name in self.channel.disconnected.keys() & set(silent) - self._handles.keys():
             request.answer(name, _channel.ENDED)
         while not request.wait(0.2 if starting else max(0.0, until - time.monotonic())):
             if time.monotonic() >= until:
@@ -299,7 +300,7 @@ class WindowControl:
                 else []
             ):
                 _answer_for_the_dead(request, reference, starting.pop(reference))
-        self._channel.forget(request)
+        self.channel.forget(request)
         self.edges += time.monotonic() - began
         answers, problems = dict(request.answers), {}
         for name, window in sorted(windows.items()):
@@ -313,7 +314,7 @@ class WindowControl:
         return problems
 
     def _start_session(self, name: str) -> Any:
-        return self._handles[name].__ray_call__.remote(start_session, self._channel.address)
+        return self._handles[name].__ray_call__.remote(start_session, self.channel.address)
 
 
 def _ignore(reference: Any) -> None:

@@ -39,11 +39,17 @@ class Hello(TypedDict):
         worker: the worker's name.
         proof: the answer to the driver's challenge.
         clock: the id of the worker's monotonic clock; see `gpuprof._session.ledger.clock_id`.
+        node: the name of the worker's node.
+        pid: the worker's process id.
+        file: the name of the file of the worker's answers to `gpuprof stacks`.
     """
 
     worker: str
     proof: str
     clock: str
+    node: str
+    pid: int
+    file: str
 
 
 class Message(TypedDict):
@@ -88,6 +94,31 @@ class FlushNote(TypedDict):
 
     kind: Literal["flush"]
     last: bool
+
+
+class StacksQuestion(TypedDict):
+    """The driver's question for the stacks of all processes of the worker's node.
+
+    Keys:
+        question: the name of the question's directory.
+    """
+
+    kind: Literal["stacks"]
+    question: str
+
+
+class StacksAnswer(TypedDict):
+    """What one process does. The content of its answer's file follows this line.
+
+    Keys:
+        question: the value from the question.
+        file: the name of the answer's file.
+        size: the size of the content in bytes.
+    """
+
+    question: str
+    file: str
+    size: int
 
 
 class ClockQuestion(TypedDict):
@@ -192,6 +223,6 @@ def keep_alive(connection: Any) -> None:
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def send(connection: socket.socket, message: Mapping[str, object]) -> None:
-    """Send a message as a line of JSON."""
-    connection.sendall(json.dumps(message).encode() + b"\n")
+def line(message: Mapping[str, object]) -> bytes:
+    """A message as a line of JSON."""
+    return json.dumps(message).encode() + b"\n"
