@@ -94,7 +94,7 @@ class MadeLedger:
         """The same from an array of the reader's type."""
         self._add("fold", rows.tobytes())
 
-    def links(self, rows: Iterable[tuple[int, int, int, int, str, int]]) -> None:
+    def links(self, rows: Iterable[tuple[int, int, int, int, str | bytes, int]]) -> None:
         """Add keys of calls: place, track, start, end, key, role."""
         packed = [written.LINK.pack(*row[:4], written.key_of(row[4]), row[5]) for row in rows]
         self._add("link", b"".join(packed))

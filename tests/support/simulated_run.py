@@ -45,7 +45,7 @@ class SimulatedLedger:
         self.spans: list[tuple[int, int, int, int]] = []
         self.open: list[tuple[int, int]] = []
         self._folds: list[tuple[int, int, int, int, int, int]] = []
-        self.links: list[tuple[int, int, int, int, str, int]] = []
+        self.links: list[tuple[int, int, int, int, str | bytes, int]] = []
         self._steps: list[tuple[int, int, int | None]] = []
         self._events: list[tuple[str, int, dict[str, Any]]] = []
         self.collections: list[tuple[int, int, int]] = []
@@ -72,7 +72,7 @@ class SimulatedLedger:
         *,
         track: int = 1,
         waits_for: str | None = None,
-        waits: Sequence[str] = (),
+        waits: Sequence[str | bytes] = (),
         releases: Sequence[str] = (),
         meets: Sequence[str] = (),
     ) -> None:

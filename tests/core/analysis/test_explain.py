@@ -23,6 +23,7 @@ from gpuprof.errors import ConfigError
 from support.run_files import manifest, run_file, session_file
 from support.simulated_job import CAUSES, Job, found_as_planted
 from support.simulated_run import SimulatedLedger, write_run
+from support.simulated_service import Load, simulate
 
 MS = 1_000_000
 
@@ -963,11 +964,14 @@ def test_what_saves_little_is_a_hint(longer: int, grade: str, slow: str, tmp_pat
     assert f"Rank-1 {slow} in work" in words(finding).says
 
 
-def judged(directory: Path, judges: int = 1, clients: int = 4, slow: int = 40) -> Explanation:
+def judged(
+    directory: Path, judges: int = 1, clients: int = 4, slow: int = 40, queue: bool = True
+) -> Explanation:
     """Clients that call a judge in each of 20 steps, and queue for it.
 
     Args:
         slow: how many milliseconds a call takes.
+        queue: whether they do; else each calls when the judge has answered the one before.
     """
     driver = SimulatedLedger("Runner", "driver")
     servers = [SimulatedLedger(f"Judge-{number}") for number in range(judges)]
@@ -978,6 +982,7 @@ def judged(directory: Path, judges: int = 1, clients: int = 4, slow: int = 40) -
         for rank, worker in enumerate(workers):
             key, called = f"ray:{step}:{rank}", begin + (30 + rank) * MS
             server = rank % judges
+            called = called if queue else max(begin + 8 * MS, free[server])
             at = max(called, free[server]) + MS // 10
             free[server] = at + slow * MS
             worker.span(("Client.act", "work"), begin, called - MS)
@@ -1008,6 +1013,25 @@ def test_a_worker_that_others_queue_for_is_named(tmp_path: Path) -> None:
         "58.6 ms each."
     )
     assert "if calls of Judge-0 took half the time, the run would take 42 % less" == helps(found)
+
+
+def test_a_worker_that_is_busy_for_others_is_named(tmp_path: Path) -> None:
+    """Also if their calls arrive just as it has answered the one before: it saves half a call."""
+    (finding,) = judged(tmp_path, queue=False).findings
+    assert ("server", "named") == (finding.cause, finding.grade)
+    assert pytest.approx(20 / 170, abs=0.01) == finding.saves
+    assert words(finding).says == (
+        "Judge-0 bounds the run: it works 94 % of the time, for several callers."
+    )
+
+
+def test_calls_wait_for_a_blocked_event_loop(tmp_path: Path) -> None:
+    """Which the answer says, with what to do about it."""
+    simulate(Load(clients=3, calls=5, work=2, sleep=12, block=4), directory=tmp_path)
+    (finding,) = explain(reading.read(tmp_path)).findings
+    assert ("server", "Service-0", "named") == (finding.cause, finding.worker, finding.grade)
+    assert "of their time for its event loop" in words(finding).says
+    assert "asyncio.to_thread" in words(finding).action
 
 
 def test_a_group_that_others_queue_for_is_a_hint(tmp_path: Path) -> None:

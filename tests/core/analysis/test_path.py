@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 from gpuprof._analysis import reading
+from gpuprof._analysis.causes import Record
 from gpuprof._analysis.path import OUTSIDE, Graph, Stretch, _Spans
 from gpuprof._analysis.run import Run
 from gpuprof._artifacts import ledger as ledgers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.simulated_run import EPOCH, SimulatedLedger, write_run
+from support.simulated_service import Load, simulate
 
 OTHER_CLOCK = "another/time"
 
@@ -166,6 +168,11 @@ def ms(*times: int) -> list[int]:
     return [time * 1_000_000 for time in times]
 
 
+def over_at(time: int) -> bytes:
+    """The key of a sleep that is over at a time in milliseconds."""
+    return (time * 1_000_000).to_bytes(8, "little")
+
+
 def found_ms(run: Run) -> list[tuple[str, str, str, int, int]]:
     """The path of the first step, in milliseconds."""
     return [(*about, start // 10**6, end // 10**6) for *about, start, end in found(run)]  # type: ignore[misc]
@@ -192,8 +199,8 @@ def test_a_suspended_method_is_followed_to_the_call_that_it_awaits(tmp_path: Pat
     ] == found_ms(read(tmp_path, made, router, model))
 
 
-def test_a_task_that_is_ready_waits_for_what_blocks_its_loop(tmp_path: Path) -> None:
-    """That is another method's work, also where a sleep is over meanwhile, or a call comes."""
+def asynchronous(directory: Path) -> Run:
+    """A call that waits for an answer, and sleeps, while others block its event loop."""
     made = driver(*ms(100))
     made.span("ray.get", *ms(0, 100), waits_for="*", waits=["ray:1"])
     made.sent(0, 0, "ray:1")
@@ -202,23 +209,83 @@ def test_a_task_that_is_ready_waits_for_what_blocks_its_loop(tmp_path: Path) -> 
     worker.span("A.answer", *ms(30, 100), releases=["ray:1"])  # came at 0
     worker.span(("A.answer", "await"), *ms(31, 90), waits_for="*", waits=["ray:2"])
     worker.sent(*ms(31, 31), "ray:2")
-    worker.span("A.blocks", *ms(50, 70), track=2)
-    worker.span("A.blocks", *ms(70, 90), track=3)
-    worker.span(("A.answer", "asyncio.sleep"), *ms(91, 99), waits_for="*")
-    worker.span("A.blocks", *ms(95, 99), track=2)
-    other = SimulatedLedger("B-0")
-    other.span("B.work", *ms(31, 60), releases=["ray:2"])
+    worker.span("A.blocks", *ms(50, 70), track=2, releases=["ray:3"])
+    worker.span("A.blocks", *ms(70, 90), track=3, releases=["ray:4"])
+    worker.span(("A.answer", "asyncio.sleep"), *ms(91, 99), waits_for="*", waits=[over_at(96)])
+    worker.span("A.blocks", *ms(95, 99), track=2, releases=["ray:5"])
+    asked, client = SimulatedLedger("B-0"), SimulatedLedger("C-0")
+    asked.span("B.work", *ms(31, 60), releases=["ray:2"])
+    client.span("C.work", *ms(0, 100))
+    client.sent(*ms(48, 48), "ray:3")
+    client.sent(*ms(51, 51), "ray:4")
+    client.sent(*ms(93, 93), "ray:5")
+    return read(directory, made, worker, asked, client)
+
+
+def test_a_task_that_is_ready_waits_for_what_blocks_its_loop(tmp_path: Path) -> None:
+    """The path goes on with the call that made the loop busy."""
     assert [
-        ("A-0", "A.blocks", "work", 0, 30),
-        ("A-0", "A.answer", "work", 30, 31),
-        ("B-0", "B.work", "work", 31, 60),
-        ("A-0", "A.blocks", "work", 60, 70),
-        ("A-0", "A.blocks", "work", 70, 90),
-        ("A-0", "A.answer", "work", 90, 91),
-        ("A-0", "asyncio.sleep", "work", 91, 95),
+        ("C-0", "C.work", "work", 0, 93),
+        ("A-0", "", "dispatch", 93, 95),
         ("A-0", "A.blocks", "work", 95, 99),
         ("A-0", "A.answer", "work", 99, 100),
-    ] == found_ms(read(tmp_path, made, worker, other))
+    ] == found_ms(asynchronous(tmp_path))
+
+
+@pytest.mark.parametrize(("factor", "milliseconds"), [(1.0, 100), (0.75, 87), (0.6, 75), (0.0, 37)])
+def test_an_event_loop_runs_tasks_as_they_become_ready(
+    factor: float, milliseconds: int, tmp_path: Path
+) -> None:
+    """With less blocking, what is asked takes as long, a sleep too, and others may be overtaken."""
+    run = asynchronous(tmp_path)
+    blocks = [
+        (process.number, place)
+        for process in run.processes
+        for place in process.places[1:].tolist()
+        if run.places[place].name == "A.blocks"
+    ]
+    replayed = Graph(run).replay((0, 0), lambda _: dict.fromkeys(blocks, factor))
+    assert milliseconds * 1e6 == replayed
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        Load(clients=4, calls=5, work=4, sleep=10, block=8),
+        Load(clients=3, calls=5, work=2, sleep=12, block=4),
+        Load(clients=8, calls=3, work=10, sleep=5, block=2),
+    ],
+)
+def test_half_the_blocking_saves_what_it_is_said_to(load: Load, tmp_path: Path) -> None:
+    """Of clients that wait for an asynchronous actor."""
+    before = simulate(load, directory=tmp_path)
+    after = simulate(load, faster=0.5)
+    record = Record(reading.read(tmp_path))
+    run = record.run
+    (service,) = run.groups["Service"]
+    (serve,) = (place for place in service.places[1:].tolist() if run.places[place].name == "serve")
+    saves = record.saves(lambda _: {(service.number, serve): 0.5})
+    assert 1 - after / before == pytest.approx(saves, abs=0.015)
+
+
+def test_a_result_leaves_when_the_loop_is_free(tmp_path: Path) -> None:
+    """Calls that were ready as its call ended go first."""
+    made = driver(*ms(100))
+    made.span("ray.get", *ms(0, 91), waits_for="*", waits=["ray:1"])
+    made.sent(0, 0, "ray:1")
+    worker = loop()
+    worker.span("A.answer", *ms(1, 30), releases=["ray:1"])
+    worker.span("A.blocks", *ms(30, 60), track=2)
+    worker.span("A.blocks", *ms(60, 90), track=3)
+    worker.span("A.blocks", *ms(90, 100), track=2)
+    assert [
+        ("A-0", "", "dispatch", 0, 1),
+        ("A-0", "A.answer", "work", 1, 30),
+        ("A-0", "A.blocks", "work", 30, 60),
+        ("A-0", "A.blocks", "work", 60, 90),
+        ("Runner", "ray.get", "handover", 90, 91),
+        ("Runner", "", "outside", 91, 100),
+    ] == found_ms(read(tmp_path, made, worker))
 
 
 def test_a_task_is_followed_to_the_thread_that_runs_its_loop(tmp_path: Path) -> None:

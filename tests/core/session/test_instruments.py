@@ -232,7 +232,7 @@ def driven(recording: Recording) -> Callable[[Coroutine[Any, Any, Any]], Any]:
     return lambda job: asyncio.run(Driven(nobodys, made.call_coroutine(before, Driven(made, job))))
 
 
-def of_tasks(recording: Recording) -> list[tuple[str, tuple[str, ...]]]:
+def of_tasks(recording: Recording) -> list[tuple[str, tuple[str | bytes, ...]]]:
     """Path and keys of what was recorded."""
     recording.end()
     taken = recording.log.take()
@@ -251,7 +251,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 def test_a_suspended_coroutine_waits(recording: Recording, driven: Run) -> None:
-    """Each suspension is a scope, with the key of what it waited for."""
+    """Each suspension is a scope, with the key of what it waited for: a sleep with its end."""
     ref = Awaited()
 
     async def job() -> int:
@@ -260,9 +260,34 @@ def test_a_suspended_coroutine_waits(recording: Recording, driven: Run) -> None:
         return await ref
 
     assert 7 == driven(job())
-    assert [("method/asyncio.sleep", ()), ("method/await", ("ray:1",)), ("method", ())] == of_tasks(
-        recording
-    )
+    assert [
+        ("method/asyncio.sleep", (over_at(1_000_000),)),
+        ("method/await", ("ray:1",)),
+        ("method", ()),
+    ] == of_tasks(recording)
+
+
+def over_at(time: int) -> bytes:
+    """The key of a sleep that is over at a time in nanoseconds."""
+    return time.to_bytes(8, "little")
+
+
+@pytest.mark.parametrize(("seconds", "over"), [(-1.0, 0), (float("inf"), 10**15)])
+def test_a_sleep_of_any_length_has_a_key(
+    seconds: float, over: int, recording: Recording, driven: Run
+) -> None:
+    """The job's sleep is the job's: no fault of ours."""
+
+    async def job() -> None:
+        sleep = asyncio.ensure_future(asyncio.sleep(seconds))
+        await asyncio.wait([sleep], timeout=0.001)
+        sleep.cancel()
+
+    driven(job())
+    assert [("asyncio.sleep", (over_at(over),))] == [
+        row for row in of_tasks(recording) if row[0] == "asyncio.sleep"
+    ]
+    assert [] == recording.faults
 
 
 @pytest.mark.parametrize("how", ["gather", "wait", "wait_for", "nested", "task"])
@@ -480,7 +505,7 @@ def test_each_item_of_an_asynchronous_generator_is_released_by_a_scope(
         return [item async for item in made.async_items(generator(), lambda: None)]
 
     assert [1, 2] == asyncio.run(job())
-    sleep = ("part/asyncio.sleep", ())
+    sleep = ("part/asyncio.sleep", (over_at(0),))
     assert [ITEMS[0], sleep, *ITEMS[1:]] == of_tasks(recording)
 
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.loop import NAMES, Loop
 from gpuprof._analysis.occasions import Occasion, Occasions
-from gpuprof._analysis.path import OUTSIDE, Call, Factors, Kind
-from gpuprof._analysis.run import Process, of_ranks, waited
+from gpuprof._analysis.path import CALLS, OUTSIDE, Call, Factors, Kind
+from gpuprof._analysis.run import Process, Run, of_ranks, waited
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
 
 Floats = NDArray[np.float64]
@@ -61,6 +61,8 @@ _LONGER = 1.5
 """How many times the ranks' median a slow rank's call must take, in both halves of the run."""
 _QUEUED = 0.2
 """Share of their time, waiting and served, that calls must wait for earlier ones to be a queue."""
+_BUSY = 0.8
+"""Share of the steps that a server must work to be one that bounds the run, without a queue."""
 _SYNC_NAMES = re.compile(r"(?<!a)sync|weight|broadcast|all_?reduce|barrier")
 """Names of scopes that synchronise. "async" does not count, as in `asyncio.sleep`."""
 
@@ -95,6 +97,8 @@ class Facts:
         a_call: for a rank of a pool that answers fewer calls than the others: its seconds per
             call, and the others' median.
         queued: share of their time that calls wait in a queue, and seconds per call.
+        busy: share of the steps in which a server works.
+        event_loop: whether a server runs several calls in an event loop.
         inside: the scope in which most of the time between steps is spent.
         starved: share of its time that the process, ready to run, waited for a processor.
         ranks: which ranks to capture to see the cause, with another one to compare them with.
@@ -111,6 +115,8 @@ class Facts:
     took: float = 0.0
     a_call: tuple[float, float] = (0.0, 0.0)
     queued: tuple[float, float] = (0.0, 0.0)
+    busy: float = 0.0
+    event_loop: bool = False
     inside: str = ""
     starved: float = 0.0
     ranks: Sequence[int] = ()
@@ -716,7 +722,7 @@ def _is_driver(record: Record, activity: Activity, kind: Kind) -> bool:
 
 
 def queued_for(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
-    """Workers for which calls or messages queue."""
+    """Workers for which calls or messages queue, or that work nearly all the time for several."""
     run = record.run
     calls: dict[int, list[Call]] = {}
     for window in record.windows:
@@ -735,8 +741,12 @@ def queued_for(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         queue_time = float(sum(call.queued for call in chain.from_iterable(of_group)))
         work_time = float(run.work(processes)[record.replayed].sum())
         share = queue_time / max(1.0, queue_time + work_time)
-        if share >= _QUEUED:
-            a_call = queue_time / sum(map(len, of_group))
+        busy = work_time / sum(run.steps[step].duration for step in record.replayed)
+        is_busy = len(numbers) == 1 and busy >= _BUSY and _serves_several(run, of_group[0])
+        if share >= _QUEUED or is_busy:
+            requests = chain.from_iterable(of_group)
+            count = sum(any(r[0] not in numbers for r in call.requests) for call in requests)
+            a_call = queue_time / max(1, count)
             a_step = work_time / len(processes) / len(record.replayed)
             places = {place for process in processes for place in process.places[1:].tolist()}
             works = [place for place in sorted(places) if not run.waiting_places[place]]
@@ -748,7 +758,12 @@ def queued_for(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
                 workers=[process.name for process in processes],
                 group=group,
                 scope=record.name(works[0] if len(works) == 1 else ALL),
-                facts=Facts(processes=len(processes), queued=(share, a_call / 1e9)),
+                facts=Facts(
+                    processes=len(processes),
+                    queued=(share, a_call / 1e9) if share >= _QUEUED else (0.0, 0.0),
+                    busy=busy,
+                    event_loop=any(t.task for process in processes for t in process.ledger.tracks),
+                ),
             )
             yield Suspect(
                 finding=finding,
@@ -756,6 +771,18 @@ def queued_for(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
                 parts=[functools.partial(_is_at, place) for place in works],
                 doubtful=len(processes) > 1,
             )
+
+
+def _serves_several(run: Run, calls: Iterable[Call]) -> bool:
+    """Whether several processes call a worker, beside the replies that it waits for itself."""
+    return 1 < len(
+        {
+            process
+            for call in calls
+            if call.place == OUTSIDE or run.places[call.place].name not in CALLS
+            for process, _, _ in call.requests
+        }
+    )
 
 
 def _is_of(process: int, activity: Activity) -> bool:

@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from heapq import heappop, heappush
 from typing import Literal
 
@@ -72,6 +72,7 @@ class Stretch:
         kind: what it is.
         sources: the moments that all had to pass before it began; the last of them first.
         folded: whether it is a share of calls that are known only together.
+        after: the one of `sources` that is only the end of what its event loop did before.
     """
 
     process: int
@@ -81,6 +82,7 @@ class Stretch:
     kind: Kind
     sources: tuple[Moment, ...] = ()
     folded: bool = False
+    after: Moment | None = None
 
     @property
     def duration(self) -> int:
@@ -365,12 +367,15 @@ class Graph:
             if releases is None:
                 return unexplained
             # also what came before the wait began: a server that is faster may wait for it
-            sources = sorted([own, *releases], key=_time, reverse=True)
+            held = self._held_up(process, releases[0], time)
+            all_sources = [own, *releases] if held is None else [own, *releases, held]
+            sources = sorted(all_sources, key=_time, reverse=True)
             since = max(releases, key=_time)[2]
             if 0 < start - since <= _POLLED and self._polls(process):
                 # it asked again and again, and was there between two questions
                 sources.remove(own)
-            return Stretch(process, place, sources[0][2], time, "handover", tuple(sources))
+            begin = sources[0][2]
+            return Stretch(process, place, begin, time, "handover", tuple(sources), after=held)
         meeting = [key for role, key in about if role == MEETS]
         if meeting:
             number = self._meeting_of(
@@ -400,24 +405,27 @@ class Graph:
         """A task's wait: until what it awaits is ready and its event loop is free."""
         process, track, time = moment
         own = (process, track, start)
-        releases = self._releases(process, keys, time) if keys else None
-        sleeps = self.run.places[place].name == SLEEP
+        ready: list[Moment] = []
+        kind: Kind = "unexplained"
+        if self.run.places[place].name == SLEEP:
+            kind = "work"
+            for due in keys:  # the key is the time at which the sleep is over
+                ready = [(process, track, due + self.run.processes[process].ledger.offset)]
+        elif (releases := self._releases(process, keys, time) if keys else None) is not None:
+            kind = "handover"
+            held = self._held_up(process, releases[0], time)
+            ready = [release for release in releases if release[2] > start]
+            ready = ready if held is None else [held, *ready]
         turn = self._turn_before(moment)
-        if releases is None and not sleeps:
-            if turn is None:
-                return Stretch(process, place, start, time, "unexplained", (own,))
-            resumed_by = (process, turn[2], turn[0])
-            return Stretch(process, place, turn[0], time, "handover", (resumed_by, own))
-        later = sorted((release for release in releases or [] if release[2] > start), key=_time)[
-            ::-1
-        ]
-        begin = later[0][2] if later else start
-        if turn is not None and turn[0] > begin:  # ready, while the loop was at another task
-            busy = self.before((process, turn[2], turn[0]))
-            since = max(begin, busy.start)
-            return attrs.evolve(busy, start=since, end=time, sources=((process, track, since),))
-        kind: Kind = "work" if releases is None else "handover"
-        return Stretch(process, place, begin, time, kind, (*later, own))
+        since = ready[0][2] if ready else start
+        if turn is not None and turn[0] > since:  # ready, while the loop was at another task
+            before = (process, turn[2], turn[0])
+            sources = (before, *(ready or [own]))
+            after = before if ready and before not in ready else None
+            return Stretch(process, place, turn[0], time, "handover", sources, after=after)
+        if kind == "handover" and ready:
+            return Stretch(process, place, since, time, kind, (*ready, own))
+        return Stretch(process, place, start, time, kind, (own,))
 
     def _turn_before(self, moment: Moment, is_call: bool = False) -> _Turn | None:
         """The turn of another task of the same event loop that ended just before a moment.
@@ -440,6 +448,29 @@ class Graph:
             position -= 1
         return None
 
+    def _held_up(self, waiter: int, release: Moment, time: int) -> Moment | None:
+        """After what an event loop could send a task's result to another process, if that was late.
+
+        Whatever is ready as the task ends runs before that.
+
+        Args:
+            release: the end of the task.
+            time: when the result was there.
+        """
+        process, track, at = release
+        tracks = self.run.processes[process].ledger.tracks
+        if process == waiter or not tracks[track].task:
+            return None
+        turns = self._turns_of(process, tracks[track].thread)
+        last = None
+        for end, start, other in turns[bisect_right(turns, (at, at, len(tracks))) :]:
+            if end > time or start - at > _SAME_TURN:
+                break
+            at = end
+            if end - start >= _BACK_TO_BACK:
+                last = (process, other, end)
+        return last
+
     def _loop_of(self, moment: Moment) -> list[Moment]:
         """Since when a thread runs the event loop of a task, if it waits for it."""
         process, track, time = moment
@@ -461,6 +492,16 @@ class Graph:
                     turns += self._turns_on(track, spans)
             self._turns[process, thread] = sorted(turns)
         return self._turns[process, thread]
+
+    def loops(self) -> Iterator[list[tuple[Moment, Moment]]]:
+        """For each event loop, begin and end of each turn of a task in the current steps."""
+        for process in self.run.processes:
+            threads = {track.thread for track in process.ledger.tracks if track.task}
+            for thread in threads:
+                yield [
+                    ((process.number, track, start), (process.number, track, end))
+                    for end, start, track in self._turns_of(process.number, thread)
+                ]
 
     def _turns_on(self, track: int, spans: _Spans) -> Iterator[_Turn]:
         """When one task ran: in its scopes, except while it was suspended."""
@@ -570,13 +611,18 @@ class Graph:
         origins = [] if alone else self._sent(moment)
         # an event loop ran what has made this task, or was busy as the call came
         turn = None if alone else self._turn_before(moment, is_call=bool(origins))
+        after = None
         if turn is not None:
-            origins = [*origins, (process, turn[2], turn[0])]
+            before_it = (process, turn[2], turn[0])
+            after = before_it if origins else None
+            origins = [*origins, before_it]
         elif not alone and not origins:
             origins = self._loop_of(moment)
         if origins:
             latest = sorted([own, *origins], key=_time, reverse=True)
-            return Stretch(process, OUTSIDE, latest[0][2], time, "dispatch", tuple(latest))
+            return Stretch(
+                process, OUTSIDE, latest[0][2], time, "dispatch", tuple(latest), after=after
+            )
         caller = None if alone else self._caller(moment)
         if caller is None:
             return outside
@@ -932,15 +978,26 @@ class Plan:
         self._servers = [
             self._server(calls, numbers) for calls in self.calls.values() if _as_they_come(calls)
         ]
+        self._servers += [self._event_loop(turns, numbers) for turns in graph.loops()]
 
     def _found_calls(self) -> dict[int, list[Call]]:
         by_process: dict[int, list[Call]] = {}
         for row, stretch in enumerate(self.stretches):
-            own = [source for source in stretch.sources if source[0] == stretch.process]
-            requests = [source for source in stretch.sources if source[0] != stretch.process]
-            if own and requests and requests[0][0] != _MEETING:
-                call = Call(row, stretch.place, own[0], tuple(requests))
-                by_process.setdefault(stretch.process, []).append(call)
+            after, process = stretch.after, stretch.process
+            own = [source for source in stretch.sources if source[0] == process]
+            requests = [source for source in stretch.sources if source[0] != process]
+            before = own[0] if own else None
+            if after is not None and after[0] == process:  # its event loop ran another task before
+                before = after
+                requests = requests or [source for source in own if source != after]
+            elif after is not None:  # another process's event loop sent a result late
+                ended = [s for s in requests if s[0] == after[0] and s != after]
+                by_process.setdefault(after[0], []).append(
+                    Call(row, stretch.place, after, tuple(ended))
+                )
+            if before is not None and requests and requests[0][0] != _MEETING:
+                call = Call(row, stretch.place, before, tuple(requests))
+                by_process.setdefault(process, []).append(call)
         for calls in by_process.values():
             calls.sort(key=lambda call: self.stretches[call.row].end)
         return by_process
@@ -952,6 +1009,20 @@ class Plan:
         ends = [row for row in before if row is not None]
         rows = [call.row for call in calls]
         return _Server(dict(zip(rows, before, strict=True)), [*ends, numbers[last]])
+
+    def _event_loop(
+        self, turns: Iterable[tuple[Moment, Moment]], numbers: Mapping[Moment, int]
+    ) -> _Server:
+        """An event loop: it runs tasks, and sends their results, in the order of readiness."""
+        known = [turn for turn in turns if turn[0] in numbers and turn[1] in numbers]
+        begins = {numbers[begin] for begin, _ in known}
+        ends = {end: numbers[end] for _, end in known}
+        calls = {
+            row: None if stretch.after is None else ends.get(stretch.after)
+            for row, stretch in enumerate(self.stretches)
+            if row in begins or stretch.after in ends
+        }
+        return _Server(calls, list(ends.values()), is_loop=True, results=calls.keys() - begins)
 
     def _critical(self) -> set[int]:
         """The rows that make the steps as long as they are."""
@@ -1008,31 +1079,44 @@ class Plan:
         """When each row ends, if servers take calls in order of arrival; simulated by events."""
         counts, afters = self._free_of_order
         times, missing = [math.inf] * len(lengths), list(counts)
-        free = [None in server.calls.values() for server in self._servers]
+        free = [server.is_loop or None in server.calls.values() for server in self._servers]
         waiting: list[list[tuple[float, int]]] = [[] for _ in self._servers]
         frees = {row: number for number, server in enumerate(self._servers) for row in server.ends}
         takes = {row: number for number, server in enumerate(self._servers) for row in server.calls}
         events: list[tuple[float, int]] = []
+        # a task becomes ready only at the end of its row, such as a sleep
+        asleep = {
+            row
+            for server in self._servers
+            if server.is_loop
+            for row in server.calls.keys() - server.results
+        }
 
         def begin(row: int, time: float) -> None:
-            server = takes.get(row)
-            if server is None:
-                heappush(events, (time + lengths[row], row))
+            if row in takes and row not in asleep:
+                heappush(waiting[takes[row]], (time, row))
+                serve(takes[row], time)
             else:
-                heappush(waiting[server], (time, row))
-                serve(server, time)
-
-        def serve(server: int, time: float) -> None:
-            if free[server] and waiting[server]:
-                _, row = heappop(waiting[server])
-                free[server] = False
                 heappush(events, (time + lengths[row], row))
+
+        def serve(number: int, time: float) -> None:
+            server, queue = self._servers[number], waiting[number]
+            while free[number] and queue:
+                _, row = heappop(queue)
+                free[number] = row in server.results
+                length = lengths[row] if free[number] or not server.is_loop else 0.0
+                heappush(events, (time + length, row))
 
         for row, count in enumerate(missing):
             if not count:
                 begin(row, 0.0)
         while events:
             time, row = heappop(events)
+            if row in asleep:
+                asleep.remove(row)
+                heappush(waiting[takes[row]], (time, row))
+                serve(takes[row], time)
+                continue
             times[row] = time
             for after in afters[row]:
                 missing[after] -= 1
@@ -1081,10 +1165,14 @@ class _Server:
     Args:
         calls: for each row with which a call begins, the row of the previous work, if any.
         ends: the rows after which the process is free again.
+        is_loop: whether it is an event loop.
+        results: the rows among `calls` with which an event loop sends a result, in no time.
     """
 
     calls: dict[int, int | None]
     ends: list[int]
+    is_loop: bool = False
+    results: Set[int] = frozenset()
 
 
 def _as_they_come(calls: Sequence[Call]) -> bool:

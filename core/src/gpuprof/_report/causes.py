@@ -260,14 +260,25 @@ def _synchronisation(finding: Finding) -> Words:
 
 
 def _server(finding: Finding) -> Words:
-    bounds = "bounds" if finding.grade == "named" else "may bound"
-    share, seconds = finding.facts.queued
-    return Words(
-        f"{_who(finding)} {bounds} the run: calls of {finding.scope} wait {percentage(share)} of "
-        f"their time in its queue, {duration(seconds)} each.",
+    facts, bounds = finding.facts, "bounds" if finding.grade == "named" else "may bound"
+    share, seconds = facts.queued
+    why = f"it works {percentage(facts.busy)} of the time, for several callers."
+    remedy = (
         "Make a call cheaper, let one call serve several requests, or add workers to "
-        f"{finding.group}.",
+        f"{finding.group}."
     )
+    if share:
+        why = (
+            f"calls of {finding.scope} wait {percentage(share)} of their time in its queue, "
+            f"{duration(seconds)} each."
+        )
+    if share and facts.event_loop:
+        why = (
+            f"calls of {finding.scope} wait {percentage(share)} of their time for its event loop, "
+            f"{duration(seconds)} each."
+        )
+        remedy = f"Move what blocks the event loop into asyncio.to_thread(…), or: {remedy}"
+    return Words(f"{_who(finding)} {bounds} the run: {why}", remedy)
 
 
 def _between_steps(finding: Finding) -> Words:

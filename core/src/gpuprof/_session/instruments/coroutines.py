@@ -10,6 +10,7 @@ from typing import Any
 from gpuprof_timing.instrument import IN_LOOP, LinkedScope, fixed_cursor, make_linked
 
 from gpuprof._session.instruments.instrument import Call, Instrument, Key, new_key, short_name
+from gpuprof._session.ledger import KEY as KEY_SIZE
 
 AWAIT, SLEEP = "await", "asyncio.sleep"
 """The names of the scopes around a suspension."""
@@ -17,6 +18,8 @@ RUN = "asyncio.run"
 """The name of the scope around an event loop that runs until a task has ended."""
 KEY = "_gpuprof_key"
 """The attribute in which a future keeps the key that its end releases."""
+_LONGEST_SLEEP = 1e6
+"""Seconds; a job may sleep for an infinite time."""
 
 
 class Driven(Coroutine[Any, Any, Any]):
@@ -98,8 +101,10 @@ class Driven(Coroutine[Any, Any, Any]):
 
     def _suspend(self, future: Any) -> None:
         inner = _innermost(self._owner)
-        name = SLEEP if _code(inner) is _sleep() else AWAIT
-        self._enter(name, "*", functools.partial(_keys, future, inner))
+        if _code(inner) is _sleep():
+            self._enter(SLEEP, "*", _due(inner, self._instrument.recording.clock()))
+        else:
+            self._enter(AWAIT, "*", functools.partial(_keys, future, inner))
 
     def _resume(self) -> None:
         self._leave(None)
@@ -255,6 +260,15 @@ def _innermost(coroutine: Any) -> Any:
     while type(inner) is CoroutineType:
         coroutine, inner = inner, inner.cr_await
     return coroutine
+
+
+def _due(sleep: Any, now: int) -> bytes:
+    """The key of a sleep: when it is over, as the bytes of a time in nanoseconds.
+
+    From then on the coroutine only waits for its event loop.
+    """
+    seconds = min(max(0.0, sleep.cr_frame.f_locals["delay"]), _LONGEST_SLEEP)
+    return (now + int(seconds * 1e9)).to_bytes(KEY_SIZE, "little")
 
 
 def _keys(future_or_task: Any, by: Any) -> tuple[str, ...]:
