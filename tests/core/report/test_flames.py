@@ -41,11 +41,17 @@ def test_a_group_has_a_tree_of_functions(drawn: list[Flame]) -> None:
     assert [
         (0, "load", 47.5),
         (1, "crop (train.py:30)", 40.0),
-        (1, "json.loads (json/__init__.py:346)", 7.5),
+        (1, "loads (json/__init__.py:346)", 7.5),
     ] == [(depth, name, round(1000 * seconds, 1)) for depth, name, seconds in drawn[0].rows]
 
 
 def test_a_slow_rank_has_what_it_takes_longer(drawn: list[Flame]) -> None:
     """And nothing that all ranks take."""
     assert "A-2, more than the median of A" == drawn[1].name
-    assert ["load", "json.loads (json/__init__.py:346)"] == [name for _, name, _ in drawn[1].rows]
+    assert ["load", "loads (json/__init__.py:346)"] == [name for _, name, _ in drawn[1].rows]
+
+
+def test_a_rank_has_a_tree_and_what_it_takes_longer(drawn: list[Flame]) -> None:
+    """After the groups and the slow ranks; without the second where it takes nothing longer."""
+    assert ["A-0", "A-1", "A-2", "A-3"] == [flame.name for flame in drawn[2:]]
+    assert [40.0, 40.0, 70.0, 40.0] == [round(1000 * flame.rows[0][2], 1) for flame in drawn[2:]]

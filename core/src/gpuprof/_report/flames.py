@@ -1,4 +1,4 @@
-"""Trees of the functions that groups run, and of the extra time that slow ranks take in them."""
+"""Trees of the functions that groups and ranks run, and of a rank's extra time in them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from gpuprof._analysis.causes import Finding
 from gpuprof._analysis.loop import NAMES, Loop
 from gpuprof._analysis.path import OUTSIDE
 from gpuprof._analysis.run import Process
-from gpuprof._analysis.stacks import COMPARED, Code
-from gpuprof._report.stacks import frame_text
+from gpuprof._analysis.stacks import COMPARED, Code, Frame
+from gpuprof._report.stacks import short
 
 MOST_PROCESSES = 16
 """The most processes of a group to use; if there are more, these are spread evenly over them."""
+_MOST_RANKS = 8
+"""The most ranks of a group, besides slow ones, to show alone."""
 _LEAST = 0.002
 """Share of a tree's time above which a function is drawn."""
 
@@ -41,24 +43,33 @@ class Flame:
 
 
 def flames(loop: Loop, findings: Sequence[Finding]) -> list[Flame]:
-    """A tree for each group, and for each slow rank a tree of its extra time over the median."""
+    """The trees of a run, the most telling first.
+
+    One for each group, with the mean of its ranks, and one for each slow rank's extra time over the
+    median of the others. Then both for some ranks of each group.
+    """
     code = Code(loop)
-    result = []
+    slow = {(finding.group, finding.worker) for finding in findings if finding.cause in COMPARED}
+    first, more = [], []
     for group in loop.run.groups:
         ranks = [rank[-1] for rank in stragglers.members(loop.run, group).values()]
-        trees = _trees(code, _spread(ranks))
-        if trees:
-            mean = {path: total / len(trees) for path, total in _sum(trees.values()).items()}
-            result.append(_flame(group, mean))
-        for finding in findings:
-            slow = next((process for process in ranks if process.name == finding.worker), None)
-            if finding.group == group and finding.cause in COMPARED and slow is not None:
-                others = [process for process in ranks if process is not slow]
-                mine, theirs = _trees(code, [slow]), _trees(code, _spread(others))
-                if mine and theirs:
-                    more = _more(mine[slow.number], list(theirs.values()))
-                    result.append(_flame(f"{slow.name}, more than the median of {group}", more))
-    return [flame for flame in result if flame.rows]
+        trees = _trees(code, _spread(ranks, MOST_PROCESSES))
+        mean = {path: total / len(trees) for path, total in _sum(trees.values()).items()}
+        first.append(_flame(group, mean))
+        shown = {rank.number for rank in _spread(ranks, _MOST_RANKS)}
+        for rank in ranks if len(ranks) > 1 else ():
+            is_slow = (group, rank.name) in slow
+            if not is_slow and rank.number not in shown:
+                continue
+            mine = trees.get(rank.number) or _trees(code, [rank]).get(rank.number)
+            others = [tree for number, tree in trees.items() if number != rank.number]
+            if mine is None:
+                continue
+            more.append(_flame(rank.name, mine))
+            if others:
+                extra = _flame(f"{rank.name}, more than the median of {group}", _more(mine, others))
+                (first if is_slow else more).append(extra)
+    return [flame for flame in (*first, *more) if flame.rows]
 
 
 def _trees(code: Code, processes: Iterable[Process]) -> dict[int, Tree]:
@@ -72,7 +83,7 @@ def _trees(code: Code, processes: Iterable[Process]) -> dict[int, Tree]:
         for place, stacks in by_place.items():
             scope = NAMES[OUTSIDE] if place == OUTSIDE else code.path(place)
             for stack, seconds in stacks.items():
-                path = (scope, *map(frame_text, stack))
+                path = (scope, *map(_label, stack))
                 for depth in range(1, len(path) + 1):
                     tree[path[:depth]] += seconds
         trees[process.number] = tree
@@ -95,10 +106,8 @@ def _more(tree: Tree, others: Sequence[Tree]) -> Tree:
 
 
 def _flame(name: str, tree: Mapping[Path, float]) -> Flame:
-    whole = sum(seconds for path, seconds in tree.items() if len(path) == 1)
-    visible = {
-        path: seconds for path, seconds in tree.items() if seconds > max(0.0, _LEAST * whole)
-    }
+    whole = sum(max(0.0, seconds) for path, seconds in tree.items() if len(path) == 1)
+    visible = {path: seconds for path, seconds in tree.items() if seconds > _LEAST * whole}
     hidden = _entered(visible)
     rows = []
     for path in sorted(visible):
@@ -128,6 +137,12 @@ def _common(one: Path, other: Path) -> int:
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _spread(processes: Sequence[Process]) -> list[Process]:
-    most = min(len(processes), MOST_PROCESSES)
+def _label(frame: Frame) -> str:
+    """A function and its line. The file says the module, and a narrow box has no room for both."""
+    function, line = frame
+    return f"{function.function} ({short(function.file)}:{line})"
+
+
+def _spread(processes: Sequence[Process], most: int) -> list[Process]:
+    most = min(len(processes), most)
     return [processes[number * len(processes) // most] for number in range(most)]

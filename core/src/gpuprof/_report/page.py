@@ -55,6 +55,8 @@ _MOST_STRETCHES = 600
 """The most stretches of a critical path; the longest are kept."""
 _MOST_PLACES = 2000
 """The most places of all trees; those with the most time are kept."""
+_MOST_FUNCTIONS = 30_000
+"""The most rows of all trees of functions."""
 _MOST_WINDOWS = 100
 _MOST_RANGES = 10_000
 """The most ranges of all windows."""
@@ -476,15 +478,19 @@ def _stacks(explainer: Explainer | None, answer: Explanation | None) -> _Section
     graphs = flames(explainer.record, answer.findings)
     if not graphs:
         return {"why": "No stacks were sampled: see the key sampling."}
-    return {
-        "flames": [
-            {
-                "name": _cut(flame.name),
-                "rows": [(depth, _cut(name), round(1e9 * s)) for depth, name, s in flame.rows],
-            }
-            for flame in graphs
+    names: dict[str, int] = {}
+    sections: list[_Section] = []
+    room = _MOST_FUNCTIONS
+    for graph in graphs:
+        room -= len(graph.rows)
+        if sections and room < 0:
+            break
+        rows = [
+            (depth, names.setdefault(_cut(name), len(names)), round(1e9 * seconds))
+            for depth, name, seconds in graph.rows
         ]
-    }
+        sections.append({"name": _cut(graph.name), "rows": rows})
+    return {"names": list(names), "flames": sections, "left": len(graphs) - len(sections)}
 
 
 _COLUMNS = (

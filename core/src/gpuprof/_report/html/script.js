@@ -532,22 +532,22 @@ function icicleOf(nodes, zoomed, width, most, about, zoom) {
   return made;
 }
 
-// What was seen to run: functions of a group, and of a slow rank what it takes longer
+// What was seen to run: functions of a group or a rank, and what a rank takes longer than the others
 
 function drawStacks(root, run) {
-  const flames = run.stacks.flames;
+  const { flames, names, left } = run.stacks;
   const select = el("select", { "aria-label": "whose functions", onchange: () => show(Number(select.value)) },
     flames.map((flame, at) => el("option", { value: at }, flame.name)));
   const holder = el("div"), icicle = el("div", { class: "icicle" });
   root.append(el("div", { class: "tools" }, select), icicle, holder,
-    el("p", { class: "quiet" }, "Time a step, from samples of stacks; the way into each scope is left out. gpuprof report --stacks has all."));
+    el("p", { class: "quiet" }, `Time a step, from samples of stacks; the way into each scope is left out. gpuprof report --stacks speedscope --by rank has all.${left ? ` ${left} more trees had no room here.` : ""}`));
   let nodes = [], zoomed = null, width = 0;
   drawn(holder, (found) => { width = found; draw(); });
 
   function show(at) {
     const above = [];
     nodes = flames[at].rows.map(([depth, name, total]) => {
-      const node = { name, depth, total, children: [], above: depth ? above[depth - 1] : null };
+      const node = { name: names[name], depth, total, children: [], above: depth ? above[depth - 1] : null };
       above.length = depth;
       above[depth] = node;
       if (node.above) node.above.children.push(node);
