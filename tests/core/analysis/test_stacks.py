@@ -25,6 +25,7 @@ IDLE: list[Frame] = [
     ("Collector.run", "ray.collector", "/usr/lib/python3.11/site-packages/ray/collector.py", 9),
     ("Condition.wait", "threading", "/usr/lib/python3.11/threading.py", 327),
 ]
+PUMP: Frame = ("pump", "data", "/job/data.py", 7)
 RESIZE: Frame = ("resize", "data", "/job/data.py", 41)
 
 
@@ -121,6 +122,74 @@ def test_what_is_in_no_scope_has_a_line(tmp_path: Path) -> None:
     assert line is not None
     assert ("A-1", "/job/data.py", 88) == (line.worker, line.file, line.line)
     assert "see data.py:88: A-1 is there while in no scope" == as_dict(found)["helps"]
+
+
+def outside(directory: Path, main: list[Frame]) -> list[Line]:
+    """A rank outside any scope, while another thread runs; the main thread works every fifth ms."""
+    ledger = SimulatedLedger("A-0")
+    place = ledger.place("pump (thread)")
+    samples = []
+    for step in range(40):
+        begin = step * STEP * MS
+        ledger.step(step, begin, begin + STEP * MS)
+        for at in range(begin, begin + STEP * MS, 5 * MS):
+            samples.append(([PUMP], 2, place, 1, at, at + 5 * MS))
+            samples.append((main, 1, 0, 1, at, at + 4 * MS))
+            samples.append(([MAIN, RESIZE], 1, 0, 1, at + 4 * MS, at + 5 * MS))
+    write_stacks(ledger.write(directory), samples)
+    return answer(directory).lines
+
+
+def test_other_threads_have_no_line_while_the_main_one_works(tmp_path: Path) -> None:
+    """Such as one that holds the lock that the main thread wants."""
+    (line,) = outside(tmp_path / "run", [MAIN, BATCH])
+    assert ("data.batch", 88) == (line.name, line.line)
+    assert pytest.approx(0.8) == line.share
+
+
+def test_what_the_main_thread_waits_for_has_a_line(tmp_path: Path) -> None:
+    """If it only waits, the line is another thread's."""
+    (line,) = outside(tmp_path / "run", [MAIN, IDLE[-1]])
+    assert ("data.pump", 7) == (line.name, line.line)
+
+
+def test_a_line_that_leads_everywhere_is_nobodys_answer(tmp_path: Path) -> None:
+    """As that of a script with one call of a library: the function in the library is named."""
+    library = "/usr/lib/python3.11/site-packages/trainer.py"
+    train: Frame = ("Trainer.train", "trainer", library, 5)
+    functions = {name: (f"Trainer.{name}", "trainer", library, 9) for name in ("load", "update")}
+    ledger, samples = SimulatedLedger("A-0"), []
+    for step in range(40):
+        begin = step * STEP * MS
+        ledger.step(step, begin, begin + STEP * MS)
+        for number, (name, function) in enumerate(functions.items()):
+            start = begin + number * 30 * MS
+            end = start + (30 + number * 40) * MS
+            ledger.span(name, start, end)
+            samples.append(([MAIN, train, function], 1, number + 1, 5, start, end))
+    write_stacks(ledger.write(tmp_path / "run"), samples)
+    assert {("trainer.Trainer.load", library, 9), ("trainer.Trainer.update", library, 9)} == {
+        (line.name, line.file, line.line) for line in answer(tmp_path / "run").lines
+    }
+
+
+def test_the_time_between_steps_has_a_line(tmp_path: Path) -> None:
+    """The driver's, in its cause."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
+    samples = []
+    for step in range(20):
+        begin = STEP * step * MS
+        end = begin + 40 * MS
+        driver.step(step, begin, end)
+        worker.span("work", begin, end, releases=[f"ray:{step}"])
+        driver.span("ray.get", begin, end, waits_for="*", waits=[f"ray:{step}"])
+        samples.append(([MAIN, BATCH, LOADS], 1, 0, 6, end, begin + STEP * MS))
+    worker.write(tmp_path / "run")
+    write_stacks(driver.write(tmp_path / "run"), samples)
+    found = answer(tmp_path / "run")
+    (line,) = found.extra
+    assert line is not None
+    assert "100 % of (between steps): json.loads, data.py:88" == words(line)
 
 
 def test_too_few_samples_say_nothing(tmp_path: Path) -> None:

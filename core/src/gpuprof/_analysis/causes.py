@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuprof._analysis import stragglers
-from gpuprof._analysis.loop import NAMES, Loop
+from gpuprof._analysis.loop import BETWEEN_STEPS, NAMES, Loop
 from gpuprof._analysis.occasions import Occasion, Occasions
 from gpuprof._analysis.path import CALLS, OUTSIDE, Call, Factors, Kind
 from gpuprof._analysis.run import Process, Run, of_ranks, waited
@@ -821,7 +821,7 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         worker=process.name,
         workers=[process.name] if works or run.driver is not None else [],
         group=process.group,
-        scope="(between steps)",
+        scope=BETWEEN_STEPS,
         steps=count,
         of=count,
         saves=(1 - record.in_steps) * loss,

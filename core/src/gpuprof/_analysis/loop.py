@@ -24,6 +24,7 @@ NAMES = {
     BEFORE: "(before its first scope)",
 }
 """Names of places that are no scope."""
+BETWEEN_STEPS = "(between steps)"
 BETWEEN_CALLS = "(between its calls)"
 """The name of `OUTSIDE` for a driver that is known to work there."""
 _MOST_PATHS = 200

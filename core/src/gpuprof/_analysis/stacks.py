@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.causes import Finding
-from gpuprof._analysis.loop import BETWEEN_CALLS, NAMES, Loop
+from gpuprof._analysis.loop import BETWEEN_CALLS, BETWEEN_STEPS, NAMES, Loop
 from gpuprof._analysis.path import OUTSIDE
 from gpuprof._analysis.run import MAIN_TRACK, Process, Run
 from gpuprof._analysis.stragglers import ALL
@@ -45,7 +45,7 @@ WARM_UP = "warm-up"
 """The scope of a line that stands for all that a process does in its first steps."""
 COMPARED = ("rank", "drift", "only this rank", "imbalance")
 """Causes of ranks that take longer than the others."""
-_ELSEWHERE = ("garbage collection", "node", "between steps")
+_ELSEWHERE = ("garbage collection", "node")
 """Causes that are not in the place."""
 _LIBRARY = re.compile(r"^<|[/\\](site|dist)-packages[/\\]|[/\\]lib(64)?[/\\]python[0-9.]+t?[/\\]")
 """Files whose lines a user did not write."""
@@ -64,6 +64,8 @@ _LEAST_SHARE = 0.2
 """Share of a place's time above which a line is named."""
 _GOES_ON = 0.5
 """Share of a function's time above which a function that it calls stands for it."""
+_LEADS_TO = 0.8
+"""Share of what a process does elsewhere above which a line is only the way there."""
 _MOST_PEERS = 32
 """Peers to compare a rank with; of more, an evenly spread selection."""
 _MOST_LINES = 3
@@ -142,6 +144,8 @@ class Samples:
         self._places = process.places[rows["place"]]
         self._in_tasks()
         self._stacks = numbered(read)
+        self._waits = np.array([_waits(stack) for stack in self._stacks])[rows["stack"]]
+        self._idle = np.array([is_idle(stack) for stack in self._stacks])[rows["stack"]]
 
     @property
     def places(self) -> list[int]:
@@ -153,28 +157,27 @@ class Samples:
 
         Args:
             places: positions in `Run.places`; `OUTSIDE`: outside of all scopes, in the threads that
-                have scopes and the main one.
+                have scopes and the main one or, while these wait, in the others.
             times: starts and ends that do not overlap, in order.
         """
         rows = self._read.samples
+        inside = _covered(self._ends, *times) - _covered(self._starts, *times)
         chosen = np.isin(self._places, places)
         if OUTSIDE in places:
-            chosen |= (self._places < 0) & np.isin(rows["track"], self._tracks)
-            chosen |= np.isin(self._places, self._threads)
-        starts, ends = self._starts[chosen], self._ends[chosen]
-        inside = _covered(ends, *times) - _covered(starts, *times)
-        share = inside / np.maximum(1, ends - starts)
-        seconds: defaultdict[Stack, float] = defaultdict(float)
+            outside = (self._places < 0) & np.isin(rows["track"], self._tracks)
+            works = outside & ~self._waits
+            if inside[works].sum() < inside[outside & self._waits].sum():
+                outside = works | np.isin(self._places, self._threads)
+            chosen |= outside
+        chosen &= ~self._idle & (inside > 0)
+        share = inside / np.maximum(1, self._ends - self._starts)
+        seconds: dict[Stack, float] = {}
         steps = max(1, int((times[1] > times[0]).sum()))
-        samples = 0.0
         for number in np.unique(rows["stack"][chosen]).tolist():
-            mine = rows["stack"][chosen] == number
-            own = float(inside[mine].sum()) / 1e9 / steps
+            mine = chosen & (rows["stack"] == number)
             stack = self._stacks[number]
-            if own and not is_idle(stack):
-                seconds[stack] += own
-                samples += float((rows["samples"][chosen] * share)[mine].sum())
-        return Folded(seconds, round(samples), steps)
+            seconds[stack] = seconds.get(stack, 0.0) + float(inside[mine].sum()) / 1e9 / steps
+        return Folded(seconds, round(float((rows["samples"] * share)[chosen].sum())), steps)
 
     @functools.cached_property
     def _threads(self) -> list[int]:
@@ -241,6 +244,14 @@ class Code:
         own = self._folded(process, self._places(scope))
         return None if own is None else self._line("most", process, scope, own, [])
 
+    def between_steps(self, process: Process, scope: str) -> Line | None:
+        """The line that takes most of a process's time between steps."""
+        samples = self.samples(process)
+        if samples is None:
+            return None
+        folded = samples.folded(self._places(scope), self._loop.gaps)
+        return self._line("most", process, scope, folded, [])
+
     def in_warm_up(self) -> Line | None:
         """The line that the slowest process to warm up spends its warm-up in."""
         steps = self._run.steps
@@ -306,7 +317,7 @@ class Code:
         """The places that a name stands for."""
         if scope in (NAMES[OUTSIDE], BETWEEN_CALLS):
             return [OUTSIDE]
-        if scope == WARM_UP:
+        if scope in (WARM_UP, BETWEEN_STEPS):
             return [OUTSIDE, *range(len(self._run.places))]
         waits = self._run.waiting_places
         return [
@@ -315,6 +326,16 @@ class Code:
             if place.name == scope or (scope == NAMES[ALL] and not waits[number])
         ]
 
+    def _elsewhere(self, process: Process, scope: str) -> Mapping[Stack, float]:
+        """What a process does in its steps, except in a place and the scopes inside."""
+        places = self._run.places
+        inside = np.isin([OUTSIDE, *range(len(places))], self._places(scope))
+        for number, place in enumerate(places):  # parents come first
+            inside[number + 1] |= place.parent >= 0 and inside[place.parent + 1]
+        others = (np.flatnonzero(~inside) - 1).tolist()
+        folded = self._folded(process, others)
+        return {} if folded is None else folded.seconds
+
     def _line(
         self, kind: Kind, process: Process, scope: str, mine: Folded, others: Sequence[Folded]
     ) -> Line | None:
@@ -322,7 +343,8 @@ class Code:
         total = mine.total - _median([other.total for other in others])
         if mine.samples < _LEAST_SAMPLES or total <= 0:
             return None
-        hottest = _hottest([list(side.seconds.items()) for side in (mine, *others)], total)
+        rows = [list(side.seconds.items()) for side in (mine, *others)]
+        hottest = _hottest(rows, total, self._elsewhere(process, scope))
         if hottest is None:
             return None
         seconds = hottest.seconds
@@ -378,6 +400,8 @@ def _of_finding(loop: Loop, code: Code, finding: Finding) -> Line | None:
     process = code.process(finding.worker)
     if process is None or finding.cause in _ELSEWHERE:
         return None
+    if finding.scope == BETWEEN_STEPS:
+        return code.between_steps(process, finding.scope)
     if finding.facts.at:
         numbers = frozenset(finding.facts.at)
         steps = loop.run.steps
@@ -407,8 +431,12 @@ class _Hottest:
     own: float
 
 
-def _hottest(rows: _Rows, total: float) -> _Hottest | None:
-    """Go down to the function with most of the difference, then up to the user's own line."""
+def _hottest(rows: _Rows, total: float, elsewhere: Mapping[Stack, float]) -> _Hottest | None:
+    """Go down to the function with most of the difference, then up to the user's own line.
+
+    A line of the user's that also leads to nearly all that the process does elsewhere, such as
+    ``trainer.train()``, says nothing.
+    """
     levels: list[_Rows] = []
     path: list[Function] = []
     while True:
@@ -423,9 +451,13 @@ def _hottest(rows: _Rows, total: float) -> _Hottest | None:
         return None
     own = [depth for depth, function in enumerate(path) if not _LIBRARY.search(function.file)]
     depth = own[-1] if own else len(path) - 1
-    function, rows = path[depth], levels[depth]
-    lines = _more(rows, functools.partial(_line_of, depth=depth))
+    lines = _more(levels[depth], functools.partial(_line_of, depth=depth))
     line = max(lines, key=lines.__getitem__)
+    if depth < len(path) - 1 and _leads_to(elsewhere, path[: depth + 1], line):
+        depth = len(path) - 1
+        lines = _more(levels[depth], functools.partial(_line_of, depth=depth))
+        line = max(lines, key=lines.__getitem__)
+    function, rows = path[depth], levels[depth]
     seconds = sum(lines.values())
     if lines[line] < _GOES_ON * seconds:  # a loop of many lines
         return _Hottest(function, line, function.full_name, seconds, lines[line], _first(rows))
@@ -436,6 +468,18 @@ def _hottest(rows: _Rows, total: float) -> _Hottest | None:
         return _Hottest(function, line, function.full_name, lines[line], lines[line], _first(rows))
     rows = _only(rows, functools.partial(_function, depth=depth + 1), most)
     return _Hottest(function, line, most.full_name, callees[most], lines[line], _first(rows))
+
+
+def _leads_to(elsewhere: Mapping[Stack, float], path: Sequence[Function], line: int) -> bool:
+    """Whether nearly all stacks of a path's thread go through its last function on that line."""
+    whole = through = 0.0
+    for stack, seconds in elsewhere.items():
+        functions = [function for function, _ in stack[: len(path)]]
+        if functions[:1] == path[:1]:
+            whole += seconds
+            if functions == path and stack[len(path) - 1][1] == line:
+                through += seconds
+    return whole > 0 and through >= _LEADS_TO * whole
 
 
 def numbered(read: artifacts.Stacks) -> list[Stack]:
@@ -450,9 +494,11 @@ def numbered(read: artifacts.Stacks) -> list[Stack]:
 
 def is_idle(stack: Stack) -> bool:
     """Whether a stack has only library functions and waits for work."""
-    return any(_IDLE.fullmatch(function.full_name) for function, _ in stack[-1:]) and all(
-        _LIBRARY.search(function.file) for function, _ in stack
-    )
+    return _waits(stack) and all(_LIBRARY.search(function.file) for function, _ in stack)
+
+
+def _waits(stack: Stack) -> bool:
+    return any(_IDLE.fullmatch(function.full_name) for function, _ in stack[-1:])
 
 
 def _function(stack: Stack, depth: int) -> Function | None:

@@ -23,7 +23,7 @@ from gpuprof._analysis.figures import (
     figure,
     wandering,
 )
-from gpuprof._analysis.loop import NAMES
+from gpuprof._analysis.loop import BETWEEN_STEPS, NAMES
 from gpuprof._analysis.path import OUTSIDE
 from gpuprof._analysis.run import (
     Process,
@@ -46,7 +46,6 @@ VERSION = 5
 FORMAT = "gpuprof-baseline"
 _DIGITS = 5
 _BETWEEN_CALLS = "(between calls)"
-_BETWEEN_STEPS = "(between steps)"
 
 
 @attrs.frozen
@@ -318,7 +317,7 @@ def _group(
     is_called = run.driver is not None and processes[0].number != run.driver
     nowhere = _BETWEEN_CALLS if is_called else NAMES[OUTSIDE]
     between = _between_steps(run, processes)
-    for name, columns in ((nowhere, outside), (_BETWEEN_STEPS, between)):
+    for name, columns in ((nowhere, outside), (BETWEEN_STEPS, between)):
         seconds = of_ranks(columns[usual], ranks) / 1e9
         if seconds.any():
             # a rank may wait there for others, so that it is not compared with them
