@@ -19,6 +19,7 @@ QUICK = {
     "import_time": ["--rounds", "1"],
     "integration_cost": ["--rounds", "1", "--scopes", "10"],
     "lines_of_code": ["--times", "1", "--only", "slow fifo"],
+    "machine_causes": ["--times", "1", "--only", "no cause"],
     "ledger": ["--rounds", "1", "--seconds", "1", "--spans", "20000"],
     "on_a_card": ["--rounds", "1"],
     "range_cost": [],
@@ -48,6 +49,7 @@ NEEDS_NSYS = ("range_cost", "real_cluster")
 LONG = (
     "armed_idle",
     "sampling_cost",
+    "machine_causes",  # tests/integration/test_usage.py has a real run
     "explain_on_ray",  # the truth suite takes the same path with simulated runs
     "real_cluster",
     "recording_cost",  # two Ray clusters; tests/integration/test_unmodified_ray.py records a job

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpuprof._artifacts import ledger as reader
 from gpuprof._session import ledger as written
 from gpuprof._session import samples as written_samples
 from gpuprof._session.blocks import BLOCK, header_line
 from gpuprof._session.ledger import Header
+from gpuprof._session.usage import THREAD, USAGE
 
 BEGAN = 1_795_000_000_000_000_000
 """When the processes began, in nanoseconds since the epoch."""
@@ -65,6 +67,8 @@ class MadeLedger:
         self._tracks = 0
         self._words: dict[str, int] = {}
         self._phases = 0
+        self._main = 0
+        self._pid: int = header["pid"]
 
     def place(self, *keys: str, waits_for: str | None = None) -> int:
         """The number of a place."""
@@ -75,11 +79,19 @@ class MadeLedger:
             self._json("plac", about if waits_for is None else {**about, "waits_for": waits_for})
         return self._places[keys]
 
-    def track(self, name: str = "MainThread", thread: int = 1, task: bool = False) -> int:
-        """Add a track; the system's number of its thread is the process's."""
+    def track(
+        self,
+        name: str = "MainThread",
+        thread: int = 1,
+        task: bool = False,
+        native: int | None = None,
+    ) -> int:
+        """Add a track. The system's number of thread 1 is the process's."""
         self._tracks += 1
         about = {"id": self._tracks, "name": name, "thread": thread, "task": task}
-        self._json("trak", {**about, "native": 999 + thread})
+        self._json(
+            "trak", {**about, "native": self._pid - 1 + thread if native is None else native}
+        )
         return self._tracks
 
     def spans(self, rows: Iterable[tuple[int, int, int, int]]) -> None:
@@ -130,7 +142,18 @@ class MadeLedger:
 
     def main(self, rows: Iterable[tuple[int, int, int]]) -> None:
         """Add for how long the main thread had run, and was ready to: time, ran, ready."""
-        self._add("main", b"".join(written.MAIN.pack(*row) for row in rows))
+        if not self._main:
+            self._main = self.track("the main thread", native=self._pid)
+        self.threads((self._main, *row) for row in rows)
+
+    def threads(self, rows: Iterable[tuple[int, int, int, int]]) -> None:
+        """Add for how long threads had run, and were ready to: track, time, ran, ready."""
+        self._add("thrd", b"".join(THREAD.pack(*row) for row in rows))
+
+    def usage(self, rows: Iterable[Mapping[str, int]]) -> None:
+        """Add what the process and its machine used by some times; what is left out is 0."""
+        names = [name for name, _ in reader.USAGE]
+        self._add("used", b"".join(USAGE.pack(*(row.get(n, 0) for n in names)) for row in rows))
 
     def sample(
         self,

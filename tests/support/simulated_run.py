@@ -29,6 +29,8 @@ class SimulatedLedger:
         collections: generation, start and end of the garbage collector's runs.
         sizes: place, time and bytes of what calls handled.
         main: times, for how long the main thread had run by then, and was ready to.
+        threads: the same of other threads, by their names.
+        usage: what the process had used by some times; what is left out is 0.
     """
 
     def __init__(
@@ -51,6 +53,8 @@ class SimulatedLedger:
         self.collections: list[tuple[int, int, int]] = []
         self.sizes: list[tuple[int, int, int]] = []
         self.main: list[tuple[int, int, int]] = []
+        self.threads: dict[str, list[tuple[int, int, int]]] = {}
+        self.usage: list[dict[str, int]] = []
         self._sent: list[tuple[int, int, str, str]] = []
         self._samples: list[tuple[str, str, int, int | None, dict[str, float]]] = []
         self._attributes: list[tuple[int, int, dict[str, float]]] = []
@@ -138,6 +142,10 @@ class SimulatedLedger:
         made.collections(self.collections)
         made.sizes(self.sizes)
         made.main(self.main)
+        for number, (name, rows) in enumerate(self.threads.items(), 100):
+            track = made.track(name, number)
+            made.threads((track, *row) for row in rows)
+        made.usage(self.usage)
         made.sent(self._sent)
         for step in self._steps:
             made.step(*step)

@@ -22,6 +22,7 @@ from gpuprof._artifacts import ledger as reader
 from gpuprof._artifacts.ledger import Ledger
 from gpuprof._session import ledger as writer
 from gpuprof._session.ledger import LedgerWriter, make_header
+from gpuprof._session.usage import Usage, processor_times
 from gpuprof._shim.row import VARIABLE, encode
 from gpuprof_timing import Timing
 from gpuprof_timing._spans import ROOM
@@ -722,7 +723,7 @@ def test_a_ledger_says_that_timing_was_off(path: Path) -> None:
 
 def test_a_ledger_says_for_how_long_the_main_thread_ran(path: Path, begin: Begin) -> None:
     """From its beginning on, and with each write, as the system has counted it."""
-    before = writer.main_thread()
+    before = processor_times(os.getpid())
     ledger = begin()
     begun = time.thread_time()
     while time.thread_time() < begun + 0.05:
@@ -732,7 +733,67 @@ def test_a_ledger_says_for_how_long_the_main_thread_ran(path: Path, begin: Begin
     rows = reader.read(path).main
     ran = rows["ran"].tolist()
     assert ran[-1] - ran[0] >= 0.04 * SECOND
-    for counted, name in zip(zip(before, writer.main_thread(), strict=True), ("ran", "ready"),
-                             strict=True):  # fmt: skip
+    after = processor_times(os.getpid())
+    for name, *counted in zip(("ran", "ready"), before, after, strict=True):
         in_order = [counted[0], *rows[name].tolist(), counted[1]]
         assert sorted(in_order) == in_order
+
+
+def test_a_ledger_says_what_the_process_used(path: Path, begin: Begin) -> None:
+    """Processor time, memory and the machine's room, from its beginning on and with each write."""
+    ledger = begin()
+    before = time.process_time_ns()
+    hoard = bytearray(50_000_000)
+    ledger.event("anything")
+    ledger.end()
+    rows = reader.read(path).usage
+    first, last = rows[0], rows[-1]
+    assert len(hoard) <= (last["resident"] - last["shared"]) - (first["resident"] - first["shared"])
+    assert first["processor"] <= before <= last["processor"]
+    assert 1 <= last["usable"] <= last["processors"] == os.cpu_count()
+    assert 0 < last["available"]
+
+
+def test_a_ledger_says_for_how_long_other_threads_ran(path: Path, begin: Begin) -> None:
+    """Of each thread that two writes have seen; gpuprof's own threads are left out."""
+    over, runs = threading.Event(), threading.Event()
+
+    def burn() -> None:
+        begun = time.thread_time()
+        while time.thread_time() < begun + 0.05:
+            pass
+        runs.set()
+        over.wait()
+
+    ledger = begin()
+    thread = threading.Thread(target=burn, name="burner")
+    thread.start()
+    try:
+        for _ in range(3):
+            ledger.event("anything")
+            ledger.drain()
+            runs.wait(DEADLINE)
+    finally:
+        over.set()
+        thread.join()
+        ledger.end()
+    read = reader.read(path)
+    ran: dict[str, int] = {}
+    for track, _, nanoseconds, _ in read.threads.tolist():
+        name = read.tracks[track].name
+        ran[name] = max(ran.get(name, 0), nanoseconds)
+    assert {"MainThread", "burner"} <= ran.keys()
+    assert not any(name.startswith("gpuprof-") for name in ran)
+    assert ran["burner"] >= 0.04 * SECOND
+
+
+def test_a_long_job_is_read_more_rarely() -> None:
+    """After 300 readings once a second at most, then half as often each time."""
+    now = [0]
+    usage = Usage(lambda: now[0])
+    readings = []
+    for second in range(2_000):
+        now[0] = second * SECOND
+        readings.append(usage.is_due())
+    assert [True] * 599 == readings[:599]
+    assert 300 == sum(readings[599 : 599 + 600])

@@ -25,15 +25,27 @@ from gpuprof._analysis.occasions import Occasion, Occasions
 from gpuprof._analysis.path import CALLS, OUTSIDE, Call, Factors, Kind
 from gpuprof._analysis.run import Process, Run, of_ranks, waited
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
+from gpuprof._analysis.usage import Usage, usage_of
 
 Floats = NDArray[np.float64]
 
 Name = Literal[
     "rank", "node", "late start", "pauses", "garbage collection", "driver", "data",
     "synchronisation", "between steps", "recurring", "once", "drift",
-    "imbalance", "only this rank", "server",
+    "imbalance", "only this rank", "server", "processor", "interpreter", "leak",
 ]  # fmt: skip
-OF_A_WORKER = ("rank", "late start", "pauses", "garbage collection", "drift", "only this rank")
+OF_A_WORKER = (
+    "rank",
+    "late start",
+    "pauses",
+    "garbage collection",
+    "drift",
+    "only this rank",
+    "processor",
+    "interpreter",
+)
+_STOPS: tuple[Name, ...] = ("garbage collection", "processor", "interpreter")
+"""Causes that stop a process wherever it is."""
 Grade = Literal["named", "hint"]
 Activity = tuple[int, int]
 """What a process does at a place: positions in `Run.processes` and `Run.places`, or `OUTSIDE`."""
@@ -51,6 +63,14 @@ _MOST_OF_IT = 0.5
 """Share of a rank's excess that the garbage collector or pauses must cause to explain the rank."""
 STARVED = 0.05
 """Share of its time that a rank must wait for a processor for this to be why it may be slow."""
+_LESS = 0.75
+"""Share of the processor time that its peers get, of what they need, which a rank gets at most if
+its own processors are to blame, and not the whole machine."""
+_MORE = 0.15
+"""How much larger the share that it lacks must be than theirs. On a machine with ten times as much
+to do as it can, all lack nearly everything."""
+_LEAST_RUNNING = 0.05
+"""Share of the time that a peer must need a processor to be one."""
 _LEAST_POOL = 3
 """Ranks that a group needs for their calls to be compared."""
 _LEAST_CALLS = 8
@@ -63,6 +83,8 @@ _QUEUED = 0.2
 """Share of their time, waiting and served, that calls must wait for earlier ones to be a queue."""
 _BUSY = 0.8
 """Share of the steps that a server must work to be one that bounds the run, without a queue."""
+_FAR = 30 * 86_400
+"""Seconds from which the time until a machine's memory is used up is not worth a word."""
 _SYNC_NAMES = re.compile(r"(?<!a)sync|weight|broadcast|all_?reduce|barrier")
 """Names of scopes that synchronise. "async" does not count, as in `asyncio.sleep`."""
 
@@ -74,6 +96,12 @@ class Record(Loop):
     def stragglers(self) -> list[Straggler]:
         """Ranks and nodes that are slower than the others."""
         return stragglers.find(self.run)
+
+    @functools.cached_property
+    def usage(self) -> dict[int, Usage]:
+        """What each process used, by its position in `Run.processes`, where that is known."""
+        usages = {process.number: usage_of(self.run, process) for process in self.run.processes}
+        return {number: usage for number, usage in usages.items() if usage is not None}
 
     @functools.cached_property
     def occasions(self) -> Occasions:
@@ -101,6 +129,10 @@ class Facts:
         event_loop: whether a server runs several calls in an event loop.
         inside: the scope in which most of the time between steps is spent.
         starved: share of its time that the process, ready to run, waited for a processor.
+        peers: the same of the others on its node, in the median; ``None`` without others.
+        usage: what the process used; ``None`` for causes that are no matter of that.
+        left: the seconds and steps after which the memory that its machine has left is used up;
+            ``None`` if that is not known, or more than a month away.
         ranks: which ranks to capture to see the cause, with another one to compare them with.
         steps: which steps to capture.
     """
@@ -119,6 +151,9 @@ class Facts:
     event_loop: bool = False
     inside: str = ""
     starved: float = 0.0
+    peers: float | None = None
+    usage: Usage | None = None
+    left: tuple[float, int] | None = None
     ranks: Sequence[int] = ()
     steps: Sequence[int] = ()
 
@@ -602,11 +637,11 @@ def _is_alone_profiled(record: Record, straggler: Straggler) -> bool:
 
 
 def _is_explained(record: Record, straggler: Straggler, findings: Sequence[Finding]) -> bool:
-    """Whether the garbage collector or pauses cause most of a straggler's excess."""
-    collector_costs = (
+    """Whether what stops processes, or pauses, cause most of a straggler's excess."""
+    stop_costs = (
         1e9 * finding.seconds * len(record.usual)
         for finding in findings
-        if finding.cause == "garbage collection" and set(straggler.names) <= set(finding.workers)
+        if finding.cause in _STOPS and set(straggler.names) <= set(finding.workers)
     )
     pause_costs = (
         occasion.cost
@@ -614,7 +649,7 @@ def _is_explained(record: Record, straggler: Straggler, findings: Sequence[Findi
         if straggler.kind == "rank" and set(straggler.processes) == set(occasion.processes)
     )
     most = _MOST_OF_IT * straggler.excess * len(record.usual)
-    return any(cost >= most for cost in chain(collector_costs, pause_costs))
+    return any(cost >= most for cost in chain(stop_costs, pause_costs))
 
 
 # Which activities: on the path, whoever does them
@@ -653,6 +688,111 @@ def collections(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         },
         parts=[functools.partial(_is_of, worst)],
     )
+
+
+# Which activities: those of processes that lack something
+
+
+def starved(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
+    """Processes that wait for a processor, although the others on their node hardly do.
+
+    Where all wait, the machine is too busy, and nobody is the cause.
+    """
+    for number, usage in record.usage.items():
+        peers = [
+            other.lacks
+            for position, other in record.usage.items()
+            if position != number
+            and other.node == usage.node
+            and other.ran + other.waited >= _LEAST_RUNNING
+        ]
+        expected = float(np.median(peers)) if peers else usage.share_lacking
+        gets_less = 1 - usage.lacks <= _LESS * (1 - expected)
+        if usage.waited >= STARVED and gets_less and usage.lacks >= expected + _MORE:
+            waited_by = [
+                record.usage[position].waited
+                for position in record.usage
+                if position != number and record.usage[position].node == usage.node
+            ]
+            yield _stopped(
+                record,
+                "processor",
+                number,
+                usage.waited,
+                Facts(usage=usage, peers=float(np.median(waited_by)) if waited_by else None),
+            )
+
+
+def interpreter(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
+    """Processes that stand still in their work while another thread of Python runs."""
+    for number, usage in record.usage.items():
+        if usage.thread is not None:
+            lost = min(usage.stood_still, usage.thread.ran)
+            if lost >= _LEAST_SHARE:
+                yield _stopped(record, "interpreter", number, lost, Facts(usage=usage))
+
+
+def _stopped(record: Record, cause: Name, number: int, share: float, facts: Facts) -> Suspect:
+    """A process that something stops for a share of the time, in whatever it works at."""
+    run, process = record.run, record.run.processes[number]
+    places = [
+        place
+        for place in dict.fromkeys(process.places[1:].tolist())
+        if place >= 0 and not run.waiting_places[place]
+    ]
+    own = {place: run.matrix("own", place, [process])[:, 0] for place in places}
+    if number in run.edges:  # else it may wait for a call there
+        own[OUTSIDE] = (run.lengths - run.tracked)[:, number]
+    works = sum(times[record.usual].sum() for times in own.values())
+    lost = share * record.loop
+    part = min(1.0, lost / max(1.0, works))
+    longest = max(own, key=lambda place: own[place][record.usual].sum(), default=OUTSIDE)
+    return Suspect(
+        finding=_finding(
+            record,
+            lost,
+            cause=cause,
+            worker=process.name,
+            workers=[process.name],
+            group=process.group,
+            scope=record.name(longest, number),
+            facts=facts,
+        ),
+        activities=[(number, place) for place in own],
+        excess={(number, place): part * times for place, times in own.items()},
+    )
+
+
+def leaks(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
+    """Processes whose memory grows with each step."""
+    by_group: dict[str, list[int]] = {}
+    grows_on: dict[str, float] = {}
+    for number, usage in record.usage.items():
+        if usage.growth:
+            by_group.setdefault(record.run.processes[number].group, []).append(number)
+            grows_on[usage.node] = grows_on.get(usage.node, 0.0) + usage.growth
+    for group, numbers in by_group.items():
+        numbers.sort(key=lambda number: -record.usage[number].growth)
+        usage = record.usage[numbers[0]]
+        steps = usage.available / grows_on[usage.node]
+        seconds = steps * record.loop / len(record.usual) / 1e9
+        known = usage.available and seconds <= _FAR
+        yield Suspect(
+            finding=_finding(
+                record,
+                0.0,
+                cause="leak",
+                worker=usage.worker,
+                workers=[record.usage[number].worker for number in numbers],
+                group=group,
+                scope=NAMES[ALL],
+                facts=Facts(
+                    processes=len(numbers),
+                    usage=usage,
+                    left=(seconds, round(steps)) if known else None,
+                ),
+            )
+        )
 
 
 def on_path(
@@ -877,9 +1017,7 @@ def _others_than(
     occasions: Iterable[Occasion], record: Record, findings: Sequence[Finding]
 ) -> Iterator[Occasion]:
     """The occasions that no finding covers, except kinds of steps such as evaluations."""
-    workers = {
-        finding.worker for finding in findings if finding.cause in ("pauses", "garbage collection")
-    }
+    workers = {finding.worker for finding in findings if finding.cause in ("pauses", *_STOPS)}
     pairs = {(finding.worker, finding.scope) for finding in findings}
     by_turns = {
         finding.group
@@ -938,6 +1076,8 @@ def _finding(record: Record, cost: float, a_step: int = 0, **about: Any) -> Find
 
 CAUSES: Sequence[Cause] = (
     Cause(collections, usual, _LEAST_SHARE, "large"),
+    Cause(starved, usual, _LEAST_SHARE, "large", blind=True),
+    Cause(interpreter, usual, _LEAST_SHARE, "large", blind=True),
     Cause(slow("rank"), peers_median, 0.02, "lasting", blind=True, together=True),
     Cause(in_a_pool, None, _LEAST_SHARE, "hint"),
     Cause(slow("node"), peers_median, 0.02, "lasting", blind=True),
@@ -955,5 +1095,6 @@ CAUSES: Sequence[Cause] = (
     Cause(pauses, usual, _LEAST_SHARE, "large", blind=True),
     Cause(long_pauses, usual, _LARGE_ONCE, "hint"),
     Cause(once, None, 0.02, "hint", blind=True),
+    Cause(leaks, None, 0.0, "named", blind=True),
 )
 """The causes to look for, in this order: later ones skip what earlier ones have found."""

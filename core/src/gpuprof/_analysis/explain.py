@@ -16,6 +16,7 @@ from gpuprof._analysis.causes import Finding, Record
 from gpuprof._analysis.path import CALLS, OUTSIDE, Kind
 from gpuprof._analysis.run import Collective, Process, Run, by_name, imbalance, of_ranks
 from gpuprof._analysis.scopes import sizes, spreads
+from gpuprof._analysis.usage import Usage
 from gpuprof._analysis.waits import ANYBODY, READS_DEVICE
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._session.instruments.coroutines import AWAIT
@@ -211,6 +212,7 @@ class Explanation:
         kinds: kinds of steps that differ from most steps.
         groups: where the time of each timed group goes.
         scopes: how long workers spend in each scope.
+        processes: what each process used of its machine, where that is known.
         paths: critical paths of chosen steps; empty if nothing was timed.
         shares: each activity's share of all critical paths.
         findings: the causes, the most expensive first.
@@ -232,6 +234,7 @@ class Explanation:
     kinds: list[KindOfStep]
     groups: list[GroupTimes]
     scopes: list[ScopeTimes]
+    processes: list[Usage]
     paths: list[Path]
     shares: list[Share]
     findings: list[Finding]
@@ -307,6 +310,7 @@ class Explainer:
                 ScopeTimes(group, run.places[place].path, p50, p95, byte_sizes.get((group, place)))
                 for (group, place), (p50, p95) in spreads(run).items()
             ],
+            processes=list(record.usage.values()),
             paths=[
                 self.path(position, why)
                 for position, why in self.chosen(number)

@@ -346,27 +346,12 @@ class Run:
         driver = self.processes[self.driver]
         ledger = driver.ledger
         first, last = self.steps[self.usual[0]].start, self.steps[self.usual[-1]].end
-        main_thread = _main_thread(driver, first, last)
+        main_thread = thread_times(driver, ledger.main, first, last)
         if main_thread is None:
             return False
         begin, end = main_thread.begin - ledger.offset, main_thread.end - ledger.offset
         main = [n for n, track in enumerate(ledger.tracks) if track.name == MAIN_TRACK]
-        waits = np.flatnonzero(self.waiting_places[driver.places] & (driver.places >= 0))
-
-        def waiting(rows: NDArray[np.void]) -> Integers:
-            mask = np.isin(rows["track"], main) & np.isin(rows["place"], waits)
-            return np.flatnonzero(mask & (rows["start"] < end) & (rows["end"] > begin))
-
-        spans, folds = ledger.spans[waiting(ledger.spans)], ledger.folds[waiting(ledger.folds)]
-        spans = np.sort(spans, order="start")
-        starts, ends = spans["start"].clip(begin, end), spans["end"].clip(begin, end)
-        # one may be inside another
-        last_ends = np.maximum.accumulate(np.concatenate([[begin], ends]))[:-1]
-        waiting_time = float((ends - np.maximum(starts, last_ends)).clip(0).sum())
-        inside = folds["end"].clip(begin, end) - folds["start"].clip(begin, end)
-        waiting_time += float(
-            (folds["busy"] * (inside / (folds["end"] - folds["start"]).clip(1))).sum()
-        )
+        waiting_time = time_at(driver, self.waiting_places, main, begin, end)
         working_time = main_thread.ran + main_thread.ready
         return bool(working_time >= _RUNS * (end - begin - waiting_time))
 
@@ -598,19 +583,73 @@ def _sums(process: Process, first: Integers, last: Integers, parents: Integers) 
     return rows
 
 
+def time_at(
+    process: Process, places: NDArray[np.bool_], tracks: Sequence[int], begin: int, end: int
+) -> float:
+    """Nanoseconds that a process spends at some places, on some tracks together.
+
+    Args:
+        places: for each place of the run whether it counts.
+        tracks: the ledger's numbers of the tracks.
+        begin: when to begin, on the ledger's clock.
+        end: when to end, likewise.
+    """
+    numbers = np.flatnonzero(places[process.places] & (process.places >= 0))
+
+    def chosen(rows: NDArray[np.void]) -> NDArray[np.void]:
+        mask = np.isin(rows["track"], tracks) & np.isin(rows["place"], numbers)
+        return rows[mask & (rows["start"] < end) & (rows["end"] > begin)]
+
+    spans, folds = (
+        np.sort(chosen(process.ledger.spans), order="start"),
+        chosen(process.ledger.folds),
+    )
+    starts, ends = spans["start"].clip(begin, end), spans["end"].clip(begin, end)
+    # one may be inside another
+    last_ends = np.maximum.accumulate(np.concatenate([[begin], ends]))[:-1]
+    inside = folds["end"].clip(begin, end) - folds["start"].clip(begin, end)
+    shares = inside / (folds["end"] - folds["start"]).clip(1)
+    return float(
+        (ends - np.maximum(starts, last_ends)).clip(0).sum() + (folds["busy"] * shares).sum()
+    )
+
+
+def working_track(process: Process) -> int | None:
+    """The ledger's number of the thread whose scopes take longest, of those that it counts.
+
+    The main thread if none has scopes; ``None`` if the ledger counts no threads.
+    """
+    ledger = process.ledger
+    counted = np.unique(ledger.threads["track"])
+    if not len(counted):
+        return None
+    top = np.array([place.depth == 1 for place in ledger.places])
+    times = np.zeros(len(ledger.tracks))
+    for rows, took in (
+        (ledger.spans, ledger.spans["end"] - ledger.spans["start"]),
+        (ledger.folds, ledger.folds["busy"]),
+    ):
+        times += np.bincount(rows["track"], took * top[rows["place"]], len(times))
+    if times[counted].any():
+        return int(counted[times[counted].argmax()])
+    main = ledger.main
+    return int(main["track"][0]) if len(main) else int(counted[0])
+
+
 def waited(process: Process, start: int, end: int) -> float | None:
-    """What share of some time a process's main thread waited for a processor, ready to run.
+    """What share of some time a process's working thread waited for a processor, ready to run.
 
     ``None`` if the ledger does not tell.
     """
-    main_thread = _main_thread(process, start, end)
-    if main_thread is None:
+    rows = process.ledger.threads
+    times = thread_times(process, rows[rows["track"] == working_track(process)], start, end)
+    if times is None:
         return None
-    return float(min(1.0, max(0.0, main_thread.ready / (main_thread.end - main_thread.begin))))
+    return float(min(1.0, max(0.0, times.ready / (times.end - times.begin))))
 
 
-class _MainThread(NamedTuple):
-    """For how many nanoseconds a main thread ran between two times, and was ready to."""
+class ThreadTimes(NamedTuple):
+    """For how many nanoseconds a thread ran between two times, and was ready to."""
 
     begin: int
     end: int
@@ -618,12 +657,16 @@ class _MainThread(NamedTuple):
     ready: float
 
 
-def _main_thread(process: Process, start: int, end: int) -> _MainThread | None:
-    """What a ledger tells of a main thread in some time; ``None`` if nothing.
+def thread_times(
+    process: Process, rows: NDArray[np.void], start: int, end: int
+) -> ThreadTimes | None:
+    """What a ledger tells of a thread in some time; ``None`` if nothing.
 
     The ledger notes it once a second, so a short loop may lie between two notes.
+
+    Args:
+        rows: the thread's rows of `Ledger.threads`.
     """
-    rows = process.ledger.main
     times = rows["time"] + process.ledger.offset
     if len(rows) < 2:
         return None
@@ -634,7 +677,7 @@ def _main_thread(process: Process, start: int, end: int) -> _MainThread | None:
         float(np.diff(np.interp([begin, until], times, rows[column])).item())
         for column in ("ran", "ready")
     )
-    return _MainThread(begin, until, ran, ready)
+    return ThreadTimes(begin, until, ran, ready)
 
 
 def collected(process: Process, begin: Integers, end: Integers) -> Floats:

@@ -45,7 +45,7 @@ WARM_UP = "warm-up"
 """The scope of a line that stands for all that a process does in its first steps."""
 COMPARED = ("rank", "drift", "only this rank", "imbalance")
 """Causes of ranks that take longer than the others."""
-_ELSEWHERE = ("garbage collection", "node")
+_ELSEWHERE = ("garbage collection", "node", "processor", "leak")
 """Causes that are not in the place."""
 _LIBRARY = re.compile(r"^<|[/\\](site|dist)-packages[/\\]|[/\\]lib(64)?[/\\]python[0-9.]+t?[/\\]")
 """Files whose lines a user did not write."""
@@ -161,7 +161,7 @@ class Samples:
             times: starts and ends that do not overlap, in order.
         """
         rows = self._read.samples
-        inside = _covered(self._ends, *times) - _covered(self._starts, *times)
+        inside = self._inside(times)
         chosen = np.isin(self._places, places)
         if OUTSIDE in places:
             outside = (self._places < 0) & np.isin(rows["track"], self._tracks)
@@ -169,7 +169,21 @@ class Samples:
             if inside[works].sum() < inside[outside & self._waits].sum():
                 outside = works | np.isin(self._places, self._threads)
             chosen |= outside
-        chosen &= ~self._idle & (inside > 0)
+        return self._fold(chosen, times)
+
+    def of_threads(self, name: str, times: tuple[Integers, Integers]) -> Folded:
+        """The samples of all threads of a name; see `folded`."""
+        ledger = self._process.ledger
+        tracks = [number for number, track in enumerate(ledger.tracks) if track.name == name]
+        return self._fold(np.isin(self._read.samples["track"], tracks), times)
+
+    def _inside(self, times: tuple[Integers, Integers]) -> Integers:
+        """How many nanoseconds of each row are between the given times."""
+        return _covered(self._ends, *times) - _covered(self._starts, *times)
+
+    def _fold(self, chosen: NDArray[np.bool_], times: tuple[Integers, Integers]) -> Folded:
+        rows, inside = self._read.samples, self._inside(times)
+        chosen = chosen & ~self._idle & (inside > 0)
         share = inside / np.maximum(1, self._ends - self._starts)
         seconds: dict[Stack, float] = {}
         steps = max(1, int((times[1] > times[0]).sum()))
@@ -251,6 +265,14 @@ class Code:
             return None
         folded = samples.folded(self._places(scope), self._loop.gaps)
         return self._line("most", process, scope, folded, [])
+
+    def of_threads(self, process: Process, name: str) -> Line | None:
+        """The line that takes most of the time of a process's threads of a name."""
+        samples = self.samples(process)
+        if samples is None:
+            return None
+        starts, ends = (edges[self._loop.usual] for edges in self._run.step_edges(process))
+        return self._line("most", process, name, samples.of_threads(name, (starts, ends)), [])
 
     def in_warm_up(self) -> Line | None:
         """The line that the slowest process to warm up spends its warm-up in."""
@@ -402,6 +424,10 @@ def _of_finding(loop: Loop, code: Code, finding: Finding) -> Line | None:
         return None
     if finding.scope == BETWEEN_STEPS:
         return code.between_steps(process, finding.scope)
+    if finding.cause == "interpreter":
+        usage = finding.facts.usage
+        thread = None if usage is None else usage.thread
+        return None if thread is None else code.of_threads(process, thread.name)
     if finding.facts.at:
         numbers = frozenset(finding.facts.at)
         steps = loop.run.steps

@@ -41,9 +41,14 @@ every difference that a reader computes fits in 64 bits."""
 _LATEST = 2**62
 """Limit of wall-clock times in nanoseconds since the epoch: the year 2116."""
 _LARGEST_VALUE = 1e300
+_AMOUNTS = (
+    "ran", "ready", "processor", "resident", "shared", "faults", "read", "written", "runnable",
+    "available", "processors", "usable",
+)  # fmt: skip
+"""The columns of `THREAD` and `USAGE` that are no times of a clock."""
 _RANGES = {
     **dict.fromkeys(("start", "end", "time", "monotonic"), (-MOST, MOST)),
-    **dict.fromkeys(("count", "busy", "bytes", "ran", "ready"), (0, MOST)),
+    **dict.fromkeys(("count", "busy", "bytes", *_AMOUNTS), (0, MOST)),
     "wall": (0, _LATEST),
 }
 """Valid ranges of numbers by column; the upper limit is excluded."""
@@ -57,7 +62,6 @@ OPEN = [("place", "<u4"), ("start", "<i8")]
 SENT = [("track", "<u4"), ("start", "<i8"), ("end", "<i8"), ("key", "<u8"), ("needs", "<u8")]
 SIZE = [("place", "<u4"), ("time", "<i8"), ("bytes", "<i8")]
 COLLECTION = [("generation", "<u4"), ("start", "<i8"), ("end", "<i8")]
-MAIN = [("time", "<i8"), ("ran", "<i8"), ("ready", "<i8")]
 SAMPLE = [
     ("number", "<u8"), ("sample", "<u8"), ("phase", "<u4"), ("weight", "<u4"),
     ("start", "<i8"), ("end", "<i8"),
@@ -69,13 +73,16 @@ SAMPLE_FOLD = [
 ]  # fmt: skip
 NOTE = [("number", "<u8"), ("name", "<u4"), ("value", "<f8")]
 ATTRIBUTE = [("name", "<u4"), ("step", "<i8"), ("time", "<i8"), ("value", "<f8")]
+THREAD = [("track", "<u4"), ("time", "<i8"), ("ran", "<i8"), ("ready", "<i8")]
+USAGE = [("time", "<i8"), *((name, "<i8") for name in _AMOUNTS[2:])]
 _TABLES = {
     "span": ("spans", SPAN), "fold": ("folds", FOLD), "link": ("links", LINK),
     "step": ("edges", STEP), "clck": ("clocks", CLOCK), "open": ("open", OPEN),
     "coll": ("collections", COLLECTION), "sent": ("sent", SENT), "size": ("sizes", SIZE),
-    "main": ("main", MAIN), "samp": ("samples", SAMPLE), "sbeg": ("begun", BEGUN),
+    "samp": ("samples", SAMPLE), "sbeg": ("begun", BEGUN),
     "sfol": ("sample_folds", SAMPLE_FOLD), "note": ("notes", NOTE),
     "attr": ("attributes", ATTRIBUTE),
+    "thrd": ("threads", THREAD), "used": ("usage", USAGE),
 }  # fmt: skip
 """For each kind of block: the attribute of `Ledger` that holds its rows, and their layout."""
 _TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "str": (str,), "str | None": (str, NoneType)}
@@ -176,8 +183,6 @@ class Ledger:
         sent: calls that the process sent to other processes: an array of `SENT`.
         sizes: the bytes that calls handled: an array of `SIZE`.
         collections: long garbage collections, which stop the process: an array of `COLLECTION`.
-        main: how long the main thread had run, and how long it had been ready to run: an array of
-            `MAIN`, in order of time.
         samples: phases of samples that ended: an array of `SAMPLE`. ``sample`` is a key of
             `sample_ids`, ``phase`` a position in `words`, and ``weight`` how many phases the row
             stands for.
@@ -189,6 +194,9 @@ class Ledger:
         attributes: attributes of steps: an array of `ATTRIBUTE`, ``name`` a position in `words`.
         words: the names of phases, notes and attributes; the first one is empty.
         sample_ids: the ids of samples by key.
+        threads: how long Python's threads had run, and how long they had been ready to run: an
+            array of `THREAD`, for each in order of time.
+        usage: what the process used, and its machine's load: an array of `USAGE`, in order of time.
         events: everything else, each with ``event`` and ``time``.
         size: the number of bytes of the file that were read.
         damaged: the number of bytes at the file's end that could not be read; 0 if none.
@@ -213,7 +221,6 @@ class Ledger:
     collections: Rows
     sent: Rows
     sizes: Rows
-    main: Rows
     samples: Rows
     begun: Rows
     sample_folds: Rows
@@ -221,6 +228,8 @@ class Ledger:
     attributes: Rows
     words: list[str]
     sample_ids: dict[int, str]
+    threads: Rows
+    usage: Rows
     events: list[dict[str, Any]]
     size: int = 0
     damaged: int = 0
@@ -232,6 +241,20 @@ class Ledger:
     def name(self) -> str:
         """The process's name, such as ``ActorGroup-0``."""
         return self.header["name"]
+
+    @property
+    def main(self) -> Rows:
+        """The rows of `threads` that are the main thread's."""
+        import numpy as np
+
+        # Linux gives a process the number of its first thread
+        pid = self.header["pid"]
+        tracks = [
+            number
+            for number, track in enumerate(self.tracks)
+            if track.native == pid and not track.task
+        ]
+        return self.threads[np.isin(self.threads["track"], tracks)]
 
     @property
     def ended(self) -> bool:

@@ -11,7 +11,9 @@ from gpuprof._analysis.causes import STARVED, Finding, Name
 from gpuprof._analysis.loop import BETWEEN_CALLS, NAMES
 from gpuprof._analysis.path import OUTSIDE
 from gpuprof._analysis.summary import Promise
+from gpuprof._analysis.usage import Usage
 from gpuprof._artifacts.early_ends import listed
+from gpuprof._artifacts.receipt import size_text
 from gpuprof._report.words import all_of, duration, ordinal, percentage
 
 _LARGEST_RATIO = 10
@@ -231,6 +233,70 @@ def _imbalance(finding: Finding) -> Words:
     )
 
 
+def _processor(finding: Finding) -> Words:
+    facts, usage = finding.facts, _usage(finding)
+    others = ""
+    if facts.peers is not None:
+        others = f"; the others on node {usage.node} waited {percentage(facts.peers)}"
+    few = ""
+    if usage.usable < usage.machine_processors:
+        few = f" It may use {usage.usable} of {usage.machine_processors} processors."
+    return Words(
+        f"{finding.worker} waited {percentage(usage.waited)} of the time for a processor, ready to "
+        f"run{others}.{few}",
+        "See what else runs on its processors (top, taskset -p), and give it its own.",
+    )
+
+
+def _interpreter(finding: Finding) -> Words:
+    thread = _usage(finding).thread
+    name = "another thread" if thread is None else f"its thread {thread.name}"
+    return Words(
+        f"{finding.worker} stands still for {duration(finding.seconds)} a step in the midst of its "
+        f"work while {name} runs: it waits for Python's global lock (GIL), or for that thread.",
+        f"Let {name} work in a process, or in code that releases the GIL.",
+    )
+
+
+def _leak(finding: Finding) -> Words:
+    facts, usage = finding.facts, _usage(finding)
+    who = finding.worker
+    grows = f"{who}'s memory grows by"
+    if len(finding.workers) > 1:
+        grows = f"The memory of {listed(finding.workers)} grows, most in {who}, by"
+    left = ""
+    if facts.left is not None:
+        seconds, steps = facts.left
+        left = (
+            f" At this rate, the {size_text(usage.available)} that node {usage.node} has left are "
+            f"used up after {steps:,} steps, {_long(seconds)}."
+        )
+    return Words(
+        f"{grows} {size_text(round(usage.growth))} with each step, to {size_text(usage.resident)} "
+        f"at the end.{left}",
+        f"Look for what {who} keeps, such as a list, or a cache without a limit: tracemalloc and "
+        "memray show where it was allocated.",
+    )
+
+
+def _usage(finding: Finding) -> Usage:
+    """What the process of a finding used. A finding about that always has it."""
+    assert finding.facts.usage is not None
+    return finding.facts.usage
+
+
+def _long(seconds: float) -> str:
+    """A duration of minutes to days, as text.
+
+    >>> _long(90), _long(1000), _long(36_000), _long(400_000)
+    ('90 s', '17 min', '10 h', '5 days')
+    """
+    for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 3 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 def _driver(finding: Finding) -> Words:
     which = ""
     if finding.scope == BETWEEN_CALLS:
@@ -340,6 +406,8 @@ _IF: Mapping[Name, str] = {
     "garbage collection": "without the garbage collector in {worker}",
     "imbalance": "if {group} were balanced in {scope}",
     "server": "if calls of {server} took half the time",
+    "processor": "if {worker} never waited for a processor",
+    "interpreter": "if {worker} never waited for its other threads",
 }
 """By cause, the condition under which the run would take less time. For other causes, the condition
 is that the scope takes no time."""
@@ -360,4 +428,7 @@ _WORDS: Mapping[Name, Callable[[Finding], Words]] = {
     "synchronisation": _synchronisation,
     "server": _server,
     "between steps": _between_steps,
+    "processor": _processor,
+    "interpreter": _interpreter,
+    "leak": _leak,
 }

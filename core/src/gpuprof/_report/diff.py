@@ -14,6 +14,7 @@ from gpuprof import _tables
 from gpuprof._analysis.diff import Check, Condition, Diff, Failure, OneSided, ScopeChange, left_out
 from gpuprof._analysis.figures import MEASURED, USUAL_SPREAD, Change
 from gpuprof._analysis.summary import Summary
+from gpuprof._analysis.usage import BUSY
 from gpuprof._artifacts.early_ends import listed
 from gpuprof._report.causes import what_if
 from gpuprof._report.differences import differences
@@ -24,8 +25,6 @@ _LISTED = 15
 """The most rows of a table; ``--json`` has all."""
 _NAMED = 5
 """The most ranks to name."""
-BUSY = 0.1
-"""A machine counts as busy if workers wait for a processor for this share of their time."""
 _UNJUDGED = "No condition is judged, as ranks differ"
 _DIFFERENT = ["", "A", "B"]
 _SCOPES = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Run
 from gpuprof._analysis.stacks import Line
 from gpuprof._analysis.stragglers import LEAST_STEPS
+from gpuprof._analysis.usage import BUSY
 from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
 from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.ledger import SUFFIX
@@ -181,7 +183,7 @@ def waits(answer: Explanation) -> str:
 
 def helps(answer: Explanation) -> str:
     """What would help."""
-    causes = [finding for finding in answer.findings if finding.cause != "once"]
+    causes = [finding for finding in answer.findings if finding.cause not in ("once", "leak")]
     for finding in causes:
         if finding.saves is not None and finding.saves >= _LEAST_SAVED:
             return what_if(finding)
@@ -500,6 +502,13 @@ def _confidence(answer: Explanation) -> str:
         lines.append(
             f"Longest unexplained: {confidence.worker} {confidence.scope}, "
             f"{duration(confidence.seconds)} a step.{to_see_it}"
+        )
+    shares = [usage.waited for usage in answer.processes]
+    share_waited = statistics.median_low(shares) if shares else 0.0  # half of them waited as long
+    if share_waited >= BUSY:
+        lines.append(
+            f"The machine was busy: processes waited {percentage(share_waited)} of the time for a "
+            "processor, in the median."
         )
     lines += [
         f"{place.group} in {place.scope}: the ranks begin apart and end together, so each is taken "

@@ -29,7 +29,9 @@ from typing import Any
 from gpuprof_timing.recording import Node, roots, walk
 
 from gpuprof._log import log
+from gpuprof._session.stacks import OWN_THREADS
 from gpuprof._session.stall import INTERVAL, Progress, StallWatch
+from gpuprof._session.usage import processor_times
 from gpuprof._shim.files import write_json
 from gpuprof._shim.safe import open_directory
 
@@ -47,7 +49,6 @@ _KEY = "_gpuprof_key"
 _DRIVERS_SCOPE = "main_loop"
 """The scope around everything that a driver does. It is open even while nothing is expected to
 end, so it does not show that the driver is busy."""
-_OWN_THREADS = "gpuprof-"
 _MOST_FRAMES, _MOST_THREADS, _MOST_TASKS, _MOST_OPEN = 200, 500, 500, 2_000
 OURS = tuple(
     os.path.dirname(os.path.abspath(str(module.__file__))) + os.sep
@@ -124,7 +125,7 @@ class Answerer:
         self._seen = set(self._questions())
         self._pid = os.getpid()
         self._over = threading.Event()
-        threading.Thread(target=self._run, name=f"{_OWN_THREADS}dump", daemon=True).start()
+        threading.Thread(target=self._run, name=f"{OWN_THREADS}dump", daemon=True).start()
 
     def identify_as(self, about: Mapping[str, Any]) -> None:
         """Change what later answers say about the process, for example that it is the driver."""
@@ -259,7 +260,7 @@ def snapshot(clock: Callable[[], int]) -> dict[str, Any]:
     threads = []
     for ident, frame in list(frames.items())[:_MOST_THREADS]:
         thread = thread_objects.get(ident)
-        if thread is not None and thread.name.startswith(_OWN_THREADS):
+        if thread is not None and thread.name.startswith(OWN_THREADS):
             continue
         native = thread.native_id if thread is not None else None
         threads.append(
@@ -369,9 +370,7 @@ def _path(node: Node) -> str:
 def cpu_time(thread: int | None) -> float | None:
     """The seconds for which a thread has run, or was ready to run but had no core."""
     try:
-        with open(f"/proc/{thread}/schedstat") as file:
-            ran, ready = file.read().split()[:2]
-        return (int(ran) + int(ready)) / 1e9
+        return sum(processor_times(thread)) / 1e9
     except (OSError, ValueError):  # some kernels have no such file
         return None
 

@@ -25,6 +25,7 @@ from gpuprof._session.blocks import BlockFile
 from gpuprof._session.collector import Collections
 from gpuprof._session.samples import Phase, Samples
 from gpuprof._session.stacks import SUFFIX, Sampler
+from gpuprof._session.usage import Usage
 from gpuprof._shim.processes import process_start
 from gpuprof._shim.row import LedgerLimits
 
@@ -46,9 +47,6 @@ OPEN = struct.Struct("<Iq")
 """A call that had not ended when the block was written: place, start."""
 COLLECTION = struct.Struct("<Iqq")
 """A run of the garbage collector: generation, start, end."""
-MAIN = struct.Struct("<qqq")
-"""The main thread's processor time so far: time of the reading, nanoseconds for which the thread
-ran, nanoseconds for which it was ready to run but had no processor."""
 
 SENT = struct.Struct("<IqqQQ")
 """A call sent to another process: track, when sending began, when it ended, the call's key, and the
@@ -194,7 +192,8 @@ class LedgerWriter:
         self.steps_known = False
         self._open: frozenset[tuple[int, int]] = frozenset()
         self._next_clock = 0
-        self._main: list[bytes] = []
+        self._usage = Usage(clock)
+        self._first_usage: list[tuple[str, bytes]] = []
         self._used = 0  # bytes of the total that were used at the last check
         self._names = 0  # bytes of all names so far
         self._new_names = 0  # bytes of the names that are not part of `_used`
@@ -209,7 +208,7 @@ class LedgerWriter:
         """
         self._spans.begin()
         self._collections.begin()
-        self._note_main_thread()
+        self._first_usage = self._read_usage()
         if not is_timed:
             self.event("untimed")
         elif self._sampler is not None:
@@ -304,6 +303,8 @@ class LedgerWriter:
         has_content = spans or folds or steps or events or open_calls or sent_calls
         if not has_content and not self.samples.waiting and not self._file.exists:
             return
+        is_due = self._clock() >= self._next_clock
+        usage = self._read_usage() if (has_content or is_due) and not self._spent else []
         collections, losses = self._collections.take()
         if losses:
             self.event("lost", collections=losses)
@@ -329,13 +330,12 @@ class LedgerWriter:
         if self.samples.write(self._file):
             self._note_thinned_samples()
         self._file.add_json("evnt", [*events, *self._drained_events()])
-        if self._clock() >= self._next_clock:
+        if is_due:
             self._next_clock = self._clock() + int(CLOCK_INTERVAL * 1e9)
             self._file.add("clck", self._both_clocks())
-        if self._file.waiting:
-            self._note_main_thread()
-            self._file.add("main", b"".join(self._main))
-            self._main = []
+        for kind, rows in (*self._first_usage, *usage):  # nothing that a step could save
+            self._file.add(kind, rows)
+        self._first_usage = []
         self._file.write()
         self._unwritten_names = 0
         if self._sampler is not None:
@@ -546,9 +546,12 @@ class LedgerWriter:
                 if entry.name.endswith((".ledger", SUFFIX))
             )
 
-    def _note_main_thread(self) -> None:
-        with suppress(OSError, ValueError):  # some kernels have no such file
-            self._main.append(MAIN.pack(self._clock(), *main_thread()))
+    def _read_usage(self) -> list[tuple[str, bytes]]:
+        """What the process uses by now, as blocks. May add tracks."""
+        if not self._usage.is_due():
+            return []
+        threads = self._usage.threads(lambda thread: self._track_of(thread) // _TRACK)
+        return [("thrd", b"".join(threads)), ("used", self._usage.process())]
 
     # The file
 
@@ -591,17 +594,6 @@ def key_of(key: str | bytes) -> int:
         return int.from_bytes(content, "little")
     digest = hashlib.blake2b(content, digest_size=KEY)
     return int.from_bytes(digest.digest(), "little")
-
-
-def main_thread() -> tuple[int, int]:
-    """The main thread's nanoseconds of running, and of being ready to run without a processor.
-
-    Raises:
-        OSError: this kernel does not count these times.
-    """
-    with open("/proc/self/schedstat", "rb") as file:
-        ran, ready, _ = map(int, file.read().split())
-    return ran, ready
 
 
 def clock_id() -> str:

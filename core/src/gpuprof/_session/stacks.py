@@ -28,7 +28,7 @@ samples, start, end."""
 FUNCTION = ("function", "module", "file")
 """The fields that are written for a function."""
 
-_OWN_THREADS = "gpuprof-"
+OWN_THREADS = "gpuprof-"
 """The prefix of the names of gpuprof's threads."""
 _MOST_OF_A_CORE = 0.003
 """The share of one core that sampling may take in the long run. If samples are expensive, they are
@@ -107,7 +107,7 @@ class Sampler:
         """Start sampling, if this Python can be sampled safely."""
         if not CAN_SAMPLE:
             return
-        threading.Thread(target=self._run, name=f"{_OWN_THREADS}stacks", daemon=True).start()
+        threading.Thread(target=self._run, name=f"{OWN_THREADS}stacks", daemon=True).start()
 
     def end(self) -> None:
         """Stop sampling. The samples taken so far can still be written."""
@@ -297,4 +297,4 @@ def _line_of(code: CodeType, instruction: int) -> int:
 
 def _is_own(ident: int) -> bool:
     thread = threading._active.get(ident)  # type: ignore[attr-defined]
-    return thread is not None and thread.name.startswith(_OWN_THREADS)
+    return thread is not None and thread.name.startswith(OWN_THREADS)

@@ -1,0 +1,198 @@
+"""What processes use of their machines: processors, memory and disks, and what they lack.
+
+All of it is recorded about once a second, so it is known for the whole loop rather than for a step.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuprof._analysis.run import Process, Run, thread_times, time_at, working_track
+
+Floats = NDArray[np.float64]
+
+BUSY = 0.1
+"""A machine counts as busy if processes wait for a processor for this share of their time."""
+_LEAST_READINGS = 9
+"""Readings of a process's memory that a trend needs: three in each third of the steps."""
+_LEAST_GROWTH = 32_000_000
+"""Bytes by which memory must grow in all."""
+_LEAST_RATIO = 0.05
+"""The same as a share of the memory that is in use at first."""
+_STEADY = 0.5
+"""Share of the mean growth of the thirds of the steps that each of them must have."""
+_STRAIGHT = 0.15
+"""Standard deviation of the memory from a straight line that it may have, as a share of its growth.
+"""
+_MOST_POINTS = 200
+
+
+@attrs.frozen
+class Thread:
+    """A thread of Python that ran while the working thread may have needed the interpreter.
+
+    Args:
+        name: its name.
+        ran: share of the time that it ran.
+    """
+
+    name: str
+    ran: float
+
+
+@attrs.frozen
+class Usage:
+    """What a process used, on the average of the steps that count.
+
+    Args:
+        worker: the process's name.
+        processors: how many processors all its threads together kept busy.
+        waited: share of the time that its working thread, ready to run, waited for a processor.
+        ran: share of the time that this thread ran.
+        works: share of the time that it was in scopes that work; ``None`` if that is not known.
+        thread: the other thread of Python that ran most; ``None`` without one.
+        resident: bytes in memory at the end.
+        growth: bytes by which its memory grows with each step; 0 if it does not grow steadily.
+        read: bytes read from disks a step.
+        written: bytes written to disks a step.
+        faults: page faults a step that read a disk, as swapping does.
+        load: how many threads of its machine ran or were ready to; 0 if that is not known.
+        available: bytes of memory that its machine has left at the end; 0 if that is not known.
+        machine_processors: how many processors its machine has.
+        usable: how many of them its main thread may use.
+    """
+
+    worker: str
+    node: str
+    processors: float
+    waited: float
+    ran: float
+    works: float | None
+    thread: Thread | None
+    resident: int
+    growth: float
+    read: float
+    written: float
+    faults: float
+    load: float
+    available: int
+    machine_processors: int
+    usable: int
+
+    @property
+    def lacks(self) -> float:
+        """Share of the processor time that the working thread needs which it did not get."""
+        return self.waited / max(1e-9, self.ran + self.waited)
+
+    @property
+    def share_lacking(self) -> float:
+        """What `lacks` would be if all that its machine runs shared the processors evenly.
+
+        1 if that is not known.
+        """
+        if not self.load:
+            return 1.0
+        return 1 - min(1.0, self.machine_processors / self.load)
+
+    @property
+    def stood_still(self) -> float:
+        """Share of the time that it neither ran nor was ready to, although in scopes that work."""
+        return max(0.0, (self.works or 0.0) - self.ran - self.waited)
+
+
+def usage_of(run: Run, process: Process) -> Usage | None:
+    """What a process used; ``None`` if its ledger does not tell, or no step counts."""
+    ledger, track = process.ledger, working_track(process)
+    if not run.usual or track is None:
+        return None
+    start, stop = run.steps[run.usual[0]].start, run.steps[run.usual[-1]].end
+    times = thread_times(process, ledger.threads[ledger.threads["track"] == track], start, stop)
+    if times is None or len(ledger.usage) < 2:
+        return None
+    begin, end = times.begin - ledger.offset, times.end - ledger.offset
+    nanoseconds = end - begin
+    a_step = (run.steps[-1].end - run.steps[0].start) / len(run.steps)
+
+    def added(column: str) -> float:
+        """By how much a count went up, for each nanosecond."""
+        edges = np.interp([begin, end], ledger.usage["time"], ledger.usage[column])
+        return float(edges[1] - edges[0]) / nanoseconds
+
+    within = (ledger.usage["time"] >= begin) & (ledger.usage["time"] <= end)
+    usage = ledger.usage[within] if within.any() else ledger.usage[-1:]
+    last = usage[-1]
+    thread = _busiest_other(process, track, begin, end)
+    return Usage(
+        worker=process.name,
+        node=process.node,
+        processors=added("processor"),
+        waited=min(1.0, times.ready / nanoseconds),
+        ran=min(1.0, times.ran / nanoseconds),
+        works=_works(run, process, track, begin, end),
+        thread=None if thread is None else Thread(thread[0], thread[1] / nanoseconds),
+        resident=int(last["resident"]),
+        growth=_growth(run, process, usage),
+        read=added("read") * a_step,
+        written=added("written") * a_step,
+        faults=added("faults") * a_step,
+        load=float(usage["runnable"].mean()),
+        available=int(last["available"]),
+        machine_processors=int(last["processors"]),
+        usable=int(last["usable"]),
+    )
+
+
+def _works(run: Run, process: Process, track: int, begin: int, end: int) -> float | None:
+    """Share of some time that a thread spent in scopes that work; see `Usage.works`."""
+    ledger = process.ledger
+    thread = ledger.tracks[track].native
+    if any(other.task and other.native == thread for other in ledger.tracks):
+        return None  # the scopes of its tasks overlap, and go on while a task is suspended
+    waiting = time_at(process, run.waiting_places | run.may_wait, [track], begin, end)
+    inside = float(end - begin)
+    if process.number not in run.edges:  # it may wait for a call outside of all scopes
+        inside = time_at(process, np.ones_like(run.waiting_places), [track], begin, end)
+    return max(0.0, inside - waiting) / max(1, end - begin)
+
+
+def _busiest_other(process: Process, track: int, begin: int, end: int) -> tuple[str, float] | None:
+    """The name of the other thread that ran longest, and for how many nanoseconds."""
+    rows = process.ledger.threads
+    longest: tuple[str, float] | None = None
+    for other in np.unique(rows["track"]).tolist():
+        of_other = rows[rows["track"] == other]
+        if other == track:
+            continue
+        first, last = np.interp([begin, end], of_other["time"], of_other["ran"])
+        if longest is None or last - first > longest[1]:
+            longest = process.ledger.tracks[other].name, float(last - first)
+    return longest
+
+
+def _growth(run: Run, process: Process, usage: NDArray[np.void]) -> float:
+    """Bytes by which a process's memory grows with each step; 0 if it does not grow steadily.
+
+    What is in memory now and is given back later, as by the garbage collector, does not count. A
+    cache that fills grows less and less.
+    """
+    if len(usage) < _LEAST_READINGS:
+        return 0.0
+    starts = run.step_edges(process)[0] - process.ledger.offset
+    at = np.interp(usage["time"], starts, np.arange(len(starts)))
+    private = (usage["resident"] - usage["shared"]).astype(float)
+    kept = np.minimum.accumulate(private[::-1])[::-1]
+    grown = kept[-1] - kept[0]
+    if at[-1] <= at[0] or grown < max(_LEAST_GROWTH, _LEAST_RATIO * kept[0]):
+        return 0.0
+    thirds = np.diff(np.interp(np.linspace(at[0], at[-1], 4), at, kept))
+    if thirds.min() < _STEADY * grown / 3:
+        return 0.0
+    chosen = np.unique(np.linspace(0, len(at) - 1, min(len(at), _MOST_POINTS)).astype(int))
+    at, kept = at[chosen], kept[chosen]
+    pairs = np.triu_indices(len(at), 1)
+    apart = at[pairs[1]] - at[pairs[0]]
+    slopes = (kept[pairs[1]] - kept[pairs[0]])[apart > 0] / apart[apart > 0]
+    slope = float(np.median(slopes))  # a few readings that are off do not change it
+    return slope if np.std(kept - slope * at) <= _STRAIGHT * grown else 0.0

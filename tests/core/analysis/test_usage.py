@@ -1,0 +1,161 @@
+"""What processes use of their machines, and what explain says of those that lack something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from gpuprof._analysis import reading
+from gpuprof._analysis.explain import Explanation
+from gpuprof._report.causes import words
+from gpuprof._report.explain import as_dict, explain, helps, text
+from support.simulated_run import SimulatedLedger, write_run
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+MB = 2**20
+
+
+def ranks(directory: Path, *times: tuple[int, int, int, int]) -> Explanation:
+    """Two ranks or more that work for so long in each of 100 steps, and meet.
+
+    Args:
+        times: for each rank, its milliseconds of work in a step, those of them for which it ran and
+            was ready to, and those for which another thread ran.
+    """
+    ledgers = [SimulatedLedger(f"Rank-{number}") for number in range(len(times))]
+    length = (max(work for work, *_ in times) + 4) * MS
+    for ledger, (work, ran, ready, other) in zip(ledgers, times, strict=True):
+        for step in range(100):
+            begin = step * length
+            ledger.step(step, begin, begin + length)
+            ledger.span("load", begin, begin + (work + step % 3) * MS)
+            ledger.span("barrier", begin + (work + step % 3) * MS, begin + length - 1,
+                        waits_for="barrier")  # fmt: skip
+        for step in range(0, 101, 10):
+            ledger.main.append((step * length, step * ran * MS, step * ready * MS))
+            if other:
+                burner = ledger.threads.setdefault("burner", [])
+                burner.append((step * length, step * other * MS, 0))
+            ledger.usage.append(
+                {
+                    "time": step * length,
+                    "processor": step * (ran + other) * MS,
+                    "processors": 16,
+                    "usable": 1 if ready else 16,
+                }
+            )
+    return explain(reading.read(write_run(directory / "run", ledgers)))
+
+
+def test_a_rank_that_waits_for_a_processor_is_named_with_what_it_lacks(tmp_path: Path) -> None:
+    """Not as a slow rank: with a processor of its own it would be as fast as the others."""
+    answer = ranks(tmp_path, (40, 40, 0, 0), (120, 40, 80, 0))
+    (finding,) = answer.findings
+    assert ("processor", "named", "Rank-1") == (finding.cause, finding.grade, finding.worker)
+    assert pytest.approx(80 / 124, abs=0.03) == finding.saves
+    said = words(finding).says
+    assert "Rank-1 waited 65 % of the time for a processor, ready to run" in said
+    assert "the others on node node-0 waited 0 %. It may use 1 of 16 processors." in said
+    assert helps(answer).startswith("if Rank-1 never waited for a processor, the run would take 6")
+    assert "busy" not in text(answer)
+
+
+def test_on_a_busy_machine_nobody_is_named_for_it(tmp_path: Path) -> None:
+    """All wait as long, so that none of them is the cause."""
+    answer = ranks(tmp_path, (120, 40, 80, 0), (120, 40, 80, 0), (118, 40, 78, 0))
+    assert [] == answer.findings
+    said = " ".join(text(answer).split())
+    assert "The machine was busy: processes waited 65 % of the time for a processor" in said
+
+
+def test_a_thread_that_holds_the_gil_is_named(tmp_path: Path) -> None:
+    """The rank stands still in its work while that thread of Python runs."""
+    answer = ranks(tmp_path, (40, 40, 0, 0), (80, 40, 0, 40))
+    (finding,) = answer.findings
+    assert ("interpreter", "named", "Rank-1") == (finding.cause, finding.grade, finding.worker)
+    assert pytest.approx(40 / 84, abs=0.03) == finding.saves
+    assert "Rank-1 stands still for 4" in words(finding).says
+    assert "while its thread burner runs: it waits for Python's global lock" in words(finding).says
+
+
+def test_a_pool_of_native_threads_does_not_hold_the_gil(tmp_path: Path) -> None:
+    """The process keeps two processors busy, but no thread of Python runs beside the work."""
+    ledger = SimulatedLedger("Rank-0")
+    for step in range(100):
+        ledger.step(step, 100 * step * MS, (100 * step + 99) * MS)
+        ledger.span("load", 100 * step * MS, (100 * step + 98) * MS)
+    for second in range(11):
+        ledger.main.append((second * SECOND, second * SECOND // 2, 0))
+        ledger.usage.append({"time": second * SECOND, "processor": 2 * second * SECOND})
+    answer = explain(reading.read(write_run(tmp_path / "run", [ledger])))
+    assert [] == answer.findings
+    (used,) = as_dict(answer)["processes"]
+    assert pytest.approx((2.0, 0.5)) == (used["processors"], used["ran"])
+    assert used["thread"] is None
+
+
+def remembers(
+    directory: Path, memory: Callable[[int], float], files: Callable[[int], float] = lambda _: 0
+) -> Explanation:
+    """A job of 200 steps and 20 seconds, whose memory and files in it are so many MiB by step."""
+    ledger = SimulatedLedger("Rank-0")
+    for step in range(200):
+        ledger.step(step, 100 * step * MS, (100 * step + 100) * MS)
+        ledger.span("load", 100 * step * MS, (100 * step + 99) * MS)
+    for step in range(0, 201, 10):
+        ledger.main.append((100 * step * MS, 100 * step * MS, 0))
+        ledger.usage.append(
+            {
+                "time": 100 * step * MS,
+                "resident": int((400 + memory(step) + files(step)) * MB),
+                "shared": int(files(step) * MB),
+                "available": 10_000 * MB,
+            }
+        )
+    return explain(reading.read(write_run(directory / "run", [ledger])))
+
+
+def test_memory_that_grows_with_each_step_is_named(tmp_path: Path) -> None:
+    """With how much, and when the machine has none left."""
+    answer = remembers(tmp_path, lambda step: 5 * step)
+    (finding,) = answer.findings
+    assert ("leak", "named", "Rank-0") == (finding.cause, finding.grade, finding.worker)
+    assert (
+        "Rank-0's memory grows by 5.0 MiB with each step, to 1.4 GiB at the end. At this rate, the "
+        "9.8 GiB that node node-0 has left are used up after 2,000 steps, 3 min."
+    ) == words(finding).says
+    assert helps(answer).startswith("no rank stands out")
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        pytest.param(lambda step: min(5 * step, 500), id="a cache that fills to a limit"),
+        pytest.param(lambda step: 500 * (1 - 0.98**step), id="a cache that fills less and less"),
+        pytest.param(lambda step: 500 if step > 5 else 0, id="a warm-up"),
+        pytest.param(lambda step: 6 * (step % 50), id="a sawtooth"),
+        pytest.param(lambda step: 6 * (step % 190), id="one tooth, which ends"),
+        pytest.param(lambda step: 0.05 * step, id="less than anybody would miss"),
+        pytest.param(lambda step: -2 * step, id="one that shrinks"),
+        pytest.param(lambda step: 400 * (step > 100), id="a step"),
+    ],
+)
+def test_memory_that_comes_and_goes_is_no_leak(
+    memory: Callable[[int], float], tmp_path: Path
+) -> None:
+    """It must grow steadily, in each third of the run."""
+    assert [] == remembers(tmp_path, memory).findings
+
+
+def test_a_leak_under_a_collector_that_runs_now_and_then_is_found(tmp_path: Path) -> None:
+    """What the collector gives back does not count."""
+    (finding,) = remembers(tmp_path, lambda step: 3 * step + 2 * (step % 30)).findings
+    assert finding.facts.usage is not None
+    assert pytest.approx(3 * MB, rel=0.1) == finding.facts.usage.growth
+
+
+def test_a_file_in_memory_is_no_leak(tmp_path: Path) -> None:
+    """A dataset that is mapped grows in memory as it is read, and the kernel takes it back."""
+    assert [] == remembers(tmp_path, lambda _: 0, files=lambda step: 5 * step).findings
