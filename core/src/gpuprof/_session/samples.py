@@ -156,6 +156,8 @@ class Samples:
     ) -> None:
         """Add a phase whose times are known."""
         self.rows.append([sample, phase, start, end, dict(notes), 0, 0])
+        if len(self.rows) > _MOST:
+            self.make_room()
 
     def add_attributes(self, step: int, values: Mapping[str, object]) -> None:
         """Add the attributes of a step that has just ended."""

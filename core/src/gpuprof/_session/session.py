@@ -157,7 +157,9 @@ class Session:
             from gpuprof._session.instruments.instrument import Hooks
 
             ledger = self.ledger
-            hooks = Hooks(end_step, ledger.sent, ledger.event, on_call, ledger.sized)
+            hooks = Hooks(
+                end_step, ledger.sent, ledger.event, on_call, ledger.sized, ledger.samples.add
+            )
             self._instruments += instruments.begin(
                 self.row["instruments"], self.timing, self.note, hooks
             )

@@ -209,7 +209,12 @@ class Profiler:
                 self.config.instruments or (),
                 self.timing,
                 self._note,
-                Hooks(sent=self._ledger.sent, event=self._ledger.event, sized=self._ledger.sized),
+                Hooks(
+                    sent=self._ledger.sent,
+                    event=self._ledger.event,
+                    sized=self._ledger.sized,
+                    sample=self._ledger.samples.add,
+                ),
             )
             if self._ledger is not None and (session is None or session.ledger is None)
             else []

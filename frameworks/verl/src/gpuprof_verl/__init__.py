@@ -42,6 +42,8 @@ from gpuprof.frameworks import (
     whole_workers,
 )
 
+from gpuprof_verl import _samples
+
 if TYPE_CHECKING:
     from gpuprof.ray import Profiler
     from gpuprof.ray.driver import Run
@@ -93,6 +95,9 @@ def install_in_worker() -> None:
     after_import("verl.utils.profiler.nvtx_profile", _ranges)
     after_import("verl.utils.profiler.profile", _ranges)
     after_import("verl.utils.profiler.profile", _annotations)
+    after_import("verl.experimental.agent_loop.agent_loop", _samples.workers)
+    after_import("verl.experimental.agent_loop.tool_agent_loop", _samples.tools)
+    after_import("verl.workers.rollout.llm_server", _samples.clients)
 
 
 def profile(config: Mapping[str, Any] | None) -> Run:

@@ -7,7 +7,7 @@ import inspect
 import itertools
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -62,6 +62,7 @@ class Hooks(NamedTuple):
         called: called before each call of an actor's method, with the name of the actor's class,
             the name of the method and the id of the actor.
         sized: see `LedgerWriter.sized`.
+        sample: see `Samples.add`.
     """
 
     end_step: Callable[[], object] = _nothing
@@ -69,6 +70,7 @@ class Hooks(NamedTuple):
     event: Callable[..., object] = _nothing
     called: Callable[[str, str, object], object] | None = None
     sized: Callable[[Any, int], object] = _nothing
+    sample: Callable[[str, str, int, int, Mapping[str, float]], object] = _nothing
 
 
 NO_HOOKS = Hooks()
@@ -103,6 +105,7 @@ class Instrument:
         self.note_sent = hooks.sent
         self.note_called = hooks.called
         self.note_event = hooks.event
+        self.note_sample = hooks.sample
         self._sized = hooks.sized
         self._timing = timing
         self.recording = recording_of(timing)

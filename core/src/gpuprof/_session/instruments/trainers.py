@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import itertools
+import time
+import weakref
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -101,6 +104,59 @@ def _install_trl(instrument: Instrument, module: ModuleType) -> None:
     instrument.replace([module.ProfilingContext], "__exit__", leave)
 
 
+def _install_trl_samples(instrument: Instrument, module: ModuleType) -> None:
+    """Record the phases of TRL's samples, which it generates and scores in batches.
+
+    All samples of a batch begin and end together; each has its own number of tokens.
+    """
+    batches = itertools.count()
+    latest: weakref.WeakKeyDictionary[Any, list[str]] = weakref.WeakKeyDictionary()
+
+    def generating(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def _generate(self: Any, *args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter_ns()
+            result = original(self, *args, **kwargs)
+            if instrument.on:
+                instrument.guarded(generated, self, start, result[1])
+            return result
+
+        return _generate
+
+    def generated(trainer: Any, start: int, completions: Sequence[Sequence[int]]) -> None:
+        end = time.perf_counter_ns()
+        kind = "" if trainer.model.training else "eval "
+        batch = f"{kind}{trainer.accelerator.process_index}/{next(batches)}"
+        latest[trainer] = ids = [f"{batch}/{number}" for number in range(len(completions))]
+        version = trainer.state.global_step
+        for sample, tokens in zip(ids, completions, strict=True):
+            notes = {"tokens": len(tokens), "version": version}
+            instrument.note_sample(sample, "generate", start, end, notes)
+
+    def scoring(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def _calculate_rewards(self: Any, *args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter_ns()
+            result = original(self, *args, **kwargs)
+            if instrument.on:
+                instrument.guarded(scored, self, start)
+            return result
+
+        return _calculate_rewards
+
+    def scored(trainer: Any, start: int) -> None:
+        end = time.perf_counter_ns()
+        for sample in latest.pop(trainer, ()):
+            instrument.note_sample(sample, "reward", start, end, {})
+
+    for name in ("GRPOTrainer", "RLOOTrainer"):
+        trainer = getattr(module, name, None)
+        # other releases of TRL generate elsewhere: their samples are not recorded
+        if hasattr(trainer, "_generate") and hasattr(trainer, "_calculate_rewards"):
+            instrument.replace([trainer], "_generate", generating)
+            instrument.replace([trainer], "_calculate_rewards", scoring)
+
+
 INSTALL = {
     "transformers.trainer_callback": _install_transformers,
     "lightning.pytorch.callbacks.callback": _install_lightning,
@@ -108,4 +164,6 @@ INSTALL = {
     "pytorch_lightning.callbacks.callback": _install_lightning,
     "pytorch_lightning.trainer.call": _install_lightning_hooks,
     "trl.extras.profiling": _install_trl,
+    "trl.trainer.grpo_trainer": _install_trl_samples,
+    "trl.trainer.rloo_trainer": _install_trl_samples,
 }
