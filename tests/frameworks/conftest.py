@@ -93,13 +93,14 @@ def ran(address: str, tmp_path_factory: pytest.TempPathFactory) -> RunJob:
 
     ``plain`` is without gpuprof. With it, its profiler is ``on`` or ``off``, or ``on`` in a release
     that is ``unknown``, or one whose steps have ``changed``, or with an nsys that is ``broken``.
-    ``experimental`` is ``on`` in the job of its experimental trainers.
+    ``experimental`` is ``on`` in the job of its experimental trainers, ``samples`` in that of its
+    agent loop.
     """
 
     def start(framework: Framework, mode: str) -> tuple[int, Job]:
         place = tmp_path_factory.mktemp(f"{framework.package}-{mode}")
         off = mode in ("plain", "off")
-        job = "experimental_job" if mode == "experimental" else "job"
+        job = f"{mode}_job" if mode in ("experimental", "samples") else "job"
         words = [str(JOBS / f"{framework.package}_{job}.py"), *arguments(framework, place)]
         words += framework.off if off else framework.on
         disguise(framework, mode, place)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from gpuprof._analysis import reading
 from support.frameworks import (
     BrokenToolChecks,
     Framework,
@@ -107,6 +108,35 @@ class TestExperimentalTrainers:
         }
         windows = ("step-2", "step-4")
         assert {(f"actor-{r}", w): updates for r in range(2) for w in windows} == reports
+
+
+class TestSamples:
+    """Three steps of the agent loop, with stand-ins for the inference server and the reward."""
+
+    def test_each_sample_has_its_phases(self, ran: RunJob) -> None:
+        """Two requests, a tool between them, and the reward: eight samples in each step."""
+        samples = reading.read(ran(VERL, "samples").run).samples
+        counts = {name: samples.count(name) for name in samples.names}
+        assert {"generate": 48, "tool": 24, "reward": 24} == counts
+        assert 24 == len(samples.ids)
+
+    def test_tokens_are_those_of_the_job(self, ran: RunJob) -> None:
+        """Neither more nor fewer than verl trains on."""
+        job = ran(VERL, "samples")
+        samples = reading.read(job.run).samples
+        assert sum(map(sum, job.result["tokens"])) == samples.noted("tokens")
+
+    def test_versions_are_those_of_the_servers_weights(self, ran: RunJob) -> None:
+        """Each step has its own."""
+        samples = reading.read(ran(VERL, "samples").run).samples
+        assert {1.0, 2.0, 3.0} == set(samples.notes["version"][samples.of("generate")])
+
+    def test_the_long_samples_are_those_of_the_first_prompt(self, ran: RunJob) -> None:
+        """Their answers take half a second."""
+        samples = reading.read(ran(VERL, "samples").run).samples
+        seconds = (samples.end - samples.start) / 1e9
+        longest = samples.sample[samples.of("generate") & (seconds >= 0.5)]
+        assert {"0.0", "0.1"} >= {samples.ids[sample].split("/")[1] for sample in longest}
 
 
 def test_its_own_profiler_stays_on_without_a_run() -> None:

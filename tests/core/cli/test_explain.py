@@ -10,6 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 from gpuprof._cli import main
 from support.simulated_job import Job
+from support.simulated_run import SimulatedLedger
+
+SECOND = 10**9
 
 
 def run(*words: Any) -> Result:
@@ -65,3 +68,36 @@ def test_a_run_without_ledgers_is_refused(tmp_path: Path) -> None:
     done = run(tmp_path)
     said = "the key ledger switched them off, or gpuprof did not run in the job"
     assert (2, True) == (done.exit_code, said in " ".join(done.output.split()))
+
+
+@pytest.fixture(scope="module")
+def given_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a run of two ranks that say what their steps have; one is killed."""
+    directory = tmp_path_factory.mktemp("runs") / "run"
+    for rank in range(2):
+        made = SimulatedLedger(f"Trainer-{rank}")
+        for number in range(10):
+            start = number * 2 * SECOND
+            made.step(number, start, start + 2 * SECOND)
+            made.span("train", start, start + 2 * SECOND)
+            made.attributes(
+                number, start + 2 * SECOND, tokens=5_000, buffer=number, flops=6e14, peak_flops=1e15
+            )
+        if rank:
+            made.sample("prompt-7", "generate", 15 * SECOND, None)
+        made.write(directory)
+    return directory
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tokens: 10,000 a step, 5,000 a second",
+        "buffer: 4.5 in a step (0 to 9)",
+        "MFU: 30 %",
+        "samples that never ended: 1: prompt-7 in generate of Trainer-1.",
+    ],
+)
+def test_what_the_job_gave_is_printed(given_run: Path, line: str) -> None:
+    """Tokens and operations are those of all ranks, and a buffer is one of them."""
+    assert line in run(given_run).output.splitlines()

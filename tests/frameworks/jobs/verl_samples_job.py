@@ -81,7 +81,9 @@ class TaskRunner:
             trainer = Trainer(config=config)
             trainer.init_workers()
             trainer.fit(None)
-            Path(config.trainer.default_local_dir).write_text(json.dumps(trainer.results))
+            Path(config.trainer.default_local_dir).write_text(
+                json.dumps({"tokens": trainer.results})
+            )
         finally:
             tq.close()
 

@@ -15,6 +15,7 @@ from gpuprof._analysis import causes, stacks, stragglers
 from gpuprof._analysis.causes import Finding, Record
 from gpuprof._analysis.path import CALLS, OUTSIDE, Kind
 from gpuprof._analysis.run import Collective, Process, Run, by_name, imbalance, of_ranks
+from gpuprof._analysis.samples import Attribute, summarized
 from gpuprof._analysis.scopes import sizes, spreads
 from gpuprof._analysis.usage import Usage
 from gpuprof._analysis.waits import ANYBODY, READS_DEVICE
@@ -209,6 +210,9 @@ class Explanation:
         seconds: durations of the steps that count: ``median``, ``mean``, ``least``, ``most`` and
             ``sum``; ``loop``: from the beginning of the first of them to the end of the last,
             without the steps that do not count; ``in_steps``: the share of the loop in steps.
+        attributes: numbers that the job gave of its steps, such as tokens.
+        mfu: the share of the devices' peak that the steps computed; ``None`` if not known.
+        never_ended: phases of samples that did not end: the sample's id, the phase, the worker.
         kinds: kinds of steps that differ from most steps.
         groups: where the time of each timed group goes.
         scopes: how long workers spend in each scope.
@@ -231,6 +235,9 @@ class Explanation:
     launched: bool
     steps: dict[str, Any]
     seconds: dict[str, float]
+    attributes: list[Attribute]
+    mfu: float | None
+    never_ended: list[tuple[str, str, str]]
     kinds: list[KindOfStep]
     groups: list[GroupTimes]
     scopes: list[ScopeTimes]
@@ -283,6 +290,7 @@ class Explainer:
             members = {"Runner": [run.processes[run.driver]], **members}
         confidence = self._confidence()
         byte_sizes = sizes(run)
+        attributes, mfu = self._attributes()
         untimed_names = (run.processes[number].name for number in sorted(run.untimed))
         findings = causes.find(record, confidence.enough)
         extra, lines, unreadable = stacks.find(record, findings)
@@ -300,6 +308,9 @@ class Explainer:
                 "loop": record.loop / 1e9,
                 "in_steps": record.in_steps,
             },
+            attributes=attributes,
+            mfu=mfu,
+            never_ended=self._never_ended(),
             kinds=self._kinds(),
             groups=[
                 self._times(group, with_times)
@@ -327,6 +338,22 @@ class Explainer:
             recognised=run.recognised,
             problems=[*run.problems, *unreadable],
         )
+
+    def _attributes(self) -> tuple[list[Attribute], float | None]:
+        usual = self.run.usual
+        given = {name: values[usual] for name, values in self.run.attributes.items()}
+        return summarized(given, self.record.durations / 1e9)
+
+    def _never_ended(self) -> list[tuple[str, str, str]]:
+        run, samples = self.run, self.run.samples
+        return [
+            (
+                samples.ids[samples.sample[at]],
+                samples.names[samples.phase[at]],
+                run.processes[samples.process[at]].name,
+            )
+            for at in np.flatnonzero(~samples.ended).tolist()
+        ]
 
     # Steps
 

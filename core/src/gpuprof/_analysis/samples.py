@@ -23,7 +23,8 @@ QUEUED, GENERATE, TOOL, REWARD, BUFFERED, TRAINED = KNOWN = (
 """The phases whose meaning is known."""
 LASTING = (QUEUED, BUFFERED)
 """Phases in which nobody works on a sample. They last until its next phase begins."""
-GAUGES = ("buffer",)
+BUFFER, FLOPS, PEAK = "buffer", "flops", "peak_flops"
+GAUGES = (BUFFER,)
 """Step attributes that are averaged over processes, not added up."""
 
 LEFT_OUT = [
@@ -179,6 +180,61 @@ def attributes_of(
         name: np.where(count > 0, total / np.maximum(count if name in GAUGES else 1, 1), np.nan)
         for name, (total, count) in sums.items()
     }
+
+
+@attrs.frozen
+class Attribute:
+    """A number that the job gave of its steps.
+
+    Args:
+        name: such as ``tokens``.
+        mean: of a step.
+        least: of a step.
+        most: of a step.
+        per_second: how much of it a second of these steps has; ``None`` for a gauge.
+    """
+
+    name: str
+    mean: float
+    least: float
+    most: float
+    per_second: float | None
+
+
+def summarized(
+    attributes: dict[str, Floats], seconds: Floats
+) -> tuple[list[Attribute], float | None]:
+    """The attributes of some steps, and the MFU.
+
+    The MFU is what the steps computed, as a share of what their devices could have: ``None`` unless
+    the job gave both.
+
+    Args:
+        attributes: an array by step for each name, NaN where there is none.
+        seconds: how long each of the steps was.
+
+    >>> flops, peak = np.array([30.0, 50.0]), np.array([40.0, 40.0])
+    >>> given = {"tokens": np.array([512.0, np.nan]), "flops": flops, "peak_flops": peak}
+    >>> summary, mfu = summarized(given, np.array([2.0, 2.0]))
+    >>> summary[0], mfu
+    (Attribute(name='tokens', mean=512.0, least=512.0, most=512.0, per_second=256.0), 0.5)
+    """
+    summary = []
+    for name, values in attributes.items():
+        known = ~np.isnan(values)
+        if name == PEAK or not known.any():
+            continue
+        total, time = float(values[known].sum()), float(seconds[known].sum())
+        rate = total / time if name not in GAUGES and time else None
+        least, most = float(values[known].min()), float(values[known].max())
+        summary.append(Attribute(name, total / int(known.sum()), least, most, rate))
+    if FLOPS not in attributes or PEAK not in attributes:
+        return summary, None
+    possible = attributes[PEAK] * seconds
+    known = ~np.isnan(attributes[FLOPS]) & (possible > 0)
+    if not known.any():
+        return summary, None
+    return summary, float(attributes[FLOPS][known].sum() / possible[known].sum())
 
 
 _ROWS = [

@@ -20,6 +20,7 @@ from gpuprof._analysis.explain import Explainer, Explanation, KindOfStep, Share
 from gpuprof._analysis.explain import Path as CriticalPath
 from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Run
+from gpuprof._analysis.samples import Attribute
 from gpuprof._analysis.stacks import Line
 from gpuprof._analysis.stragglers import LEAST_STEPS
 from gpuprof._analysis.usage import BUSY
@@ -81,6 +82,7 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
     """
     parts = [
         _steps(answer),
+        "\n".join(given(answer)),
         "\n".join(
             textwrap.fill(f"{sentence}.", _tables.console_width(), break_long_words=False)
             for sentence in sentences(answer.ended_early)
@@ -351,6 +353,41 @@ def _steps(answer: Explanation) -> str:
         *map(_kind, answer.kinds),
     ]
     return textwrap.fill(" ".join(parts), _tables.console_width())
+
+
+def given(answer: Explanation) -> list[str]:
+    """What the job itself said of its steps and samples, as lines."""
+    lines = [_attribute(attribute) for attribute in answer.attributes]
+    if answer.mfu is not None:
+        lines.append(f"MFU: {percentage(answer.mfu)}")
+    never = answer.never_ended
+    if never:
+        names = [f"{sample} in {phase} of {worker}" for sample, phase, worker in never]
+        lines.append(
+            textwrap.fill(
+                f"samples that never ended: {len(never)}: {listed(names)}.",
+                _tables.console_width(),
+                break_long_words=False,
+            )
+        )
+    return lines
+
+
+def _attribute(attribute: Attribute) -> str:
+    if attribute.per_second is None:
+        least, most = _amount(attribute.least), _amount(attribute.most)
+        return f"{attribute.name}: {_amount(attribute.mean)} in a step ({least} to {most})"
+    rate = _amount(attribute.per_second)
+    return f"{attribute.name}: {_amount(attribute.mean)} a step, {rate} a second"
+
+
+def _amount(value: float) -> str:
+    """A number of any size, for people.
+
+    >>> _amount(12345.6), _amount(6.2e15), _amount(0.125), _amount(3)
+    ('12,346', '6.2e+15', '0.125', '3')
+    """
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
 def _what_a_step_is(steps: Mapping[str, Any]) -> str:

@@ -210,7 +210,7 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
     return {
         "run": _cut(about.run if about else os.path.basename(os.path.abspath(directory))),
         "directory": directory,
-        "facts": [*_facts(about), *_ended_early(read)],
+        "facts": [*_facts(about), *_ended_early(read), *_given(answer)],
         "explain": explanation,
         "steps": _steps(read, bars, pictures)
         if bars and read
@@ -269,6 +269,12 @@ def _facts(about: runs.About | None) -> Iterator[tuple[str, str]]:
 def _ended_early(read: Run | None) -> Iterator[tuple[str, str]]:
     for sentence in sentences(read.ended_early if read else ()):
         yield "killed", sentence
+
+
+def _given(answer: Explanation | None) -> Iterator[tuple[str, str]]:
+    for line in explaining.given(answer) if answer else ():
+        name, _, text = line.partition(": ")
+        yield _cut(name), _cut(text)
 
 
 # Steps
