@@ -135,6 +135,14 @@ def test_an_id_that_is_used_again_in_another_step_is_another_sample(
     assert [("0", 2), ("0", 2)] == lives(job.read(tmp_path).samples)
 
 
+def test_turns_of_a_sample_that_cross_a_step_are_one_sample(job: Job, tmp_path: Path) -> None:
+    """Beside training, a step may end while a sample is under way."""
+    job.sample(0, "7", "generate", 1, 9)
+    job.sample(0, "7", "tool", 9, 11)
+    job.sample(0, "7", "generate", 11, 12)
+    assert [("7", 3)] == lives(job.read(tmp_path).samples)
+
+
 def test_a_partial_rollout_goes_on_in_another_step(job: Job, tmp_path: Path) -> None:
     """The buffer keeps it in between."""
     job.sample(0, "a", "generate", 1, 2)

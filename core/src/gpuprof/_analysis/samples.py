@@ -129,7 +129,8 @@ def samples_of(ledgers: Sequence[Ledger], starts: Integers, ends: Integers) -> S
     rows = rows[order]
     edges = _Edges(starts, ends)
     first_step = edges.position(rows["start"])
-    sample, ids = _samples(rows, list(names), edges.at_or_before(rows["start"]), keys)
+    steps_of_edges = edges.at_or_before(rows["start"]), edges.at_or_before(rows["end"])
+    sample, ids = _samples(rows, list(names), steps_of_edges, keys)
     _extend(rows, sample, [names[name] for name in LASTING if name in names])
     return Samples(
         ids,
@@ -332,14 +333,17 @@ class _Edges:
 
 
 def _samples(
-    rows: NDArray[np.void], names: Sequence[str], steps: Integers, ids: dict[int, str]
+    rows: NDArray[np.void],
+    names: Sequence[str],
+    steps: tuple[Integers, Integers],
+    ids: dict[int, str],
 ) -> tuple[Integers, list[str]]:
     """The sample of each phase, and the samples' ids. An id may be used again, by another sample.
 
     Args:
         rows: in order of their start.
         names: of the phases.
-        steps: the step in which each phase begins.
+        steps: the steps in which each phase begins and ends.
         ids: by key.
     """
     keys, sample = np.unique(rows["key"], return_inverse=True)
@@ -350,13 +354,14 @@ def _samples(
     trained = names.index(TRAINED) if TRAINED in names else -1
     waiting = names.index(BUFFERED) if BUFFERED in names else -1
     lists = [rows[name][order].tolist() for name in ("phase", "end")]
-    step_list = steps[order].tolist()
+    first_steps, last_steps = (of_edges[order].tolist() for of_edges in steps)
     for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         if end - begin < 2:
             continue
         phases, ends = lists[0][begin:end], lists[1][begin:end]
         starts = rows["start"][order[begin:end]].tolist()
-        cuts = _cuts(phases, starts, ends, step_list[begin:end], trained, waiting)
+        edges = list(zip(first_steps[begin:end], last_steps[begin:end], strict=True))
+        cuts = _cuts(phases, starts, ends, edges, trained, waiting)
         for first, after in pairwise([*cuts, end - begin]):
             sample[order[begin + first : begin + after]] = len(texts)
             texts.append(texts[sample[order[begin]]])
@@ -367,19 +372,20 @@ def _cuts(
     phases: Sequence[int],
     starts: Sequence[int],
     ends: Sequence[int],
-    steps: Sequence[int],
+    steps: Sequence[tuple[int, int]],
     trained: int,
     buffered: int,
 ) -> list[int]:
     """The positions at which an id's phases, in order of their start, begin another sample.
 
-    They do after the sample was trained; and where a phase that it has had comes again in a later
-    step, unless it was buffered meanwhile, as a partial rollout is.
+    They do after the sample was trained; and where a phase that it has had comes again, in a later
+    step than the one in which its other phases ended. A partial rollout is buffered meanwhile.
     """
     if len(set(phases)) == len(phases) and trained not in phases[:-1]:
         return []
     cuts = []
-    seen: dict[int, int] = {}  # the last step of each phase
+    seen: set[int] = set()
+    last_step = -1
     trained_until: int | None = None
     latest = -1
     for position, (phase, start) in enumerate(zip(phases, starts, strict=True)):
@@ -387,13 +393,14 @@ def _cuts(
         again = (
             phase in seen
             and phase != trained
-            and steps[position] > seen[phase]
+            and steps[position][0] > last_step
             and latest != buffered
         )
         if over or again:
             cuts.append(position)
-            seen, trained_until = {}, None
-        seen[phase] = steps[position]
+            seen, trained_until, last_step = set(), None, -1
+        seen.add(phase)
+        last_step = max(last_step, steps[position][1])
         latest = phase
         if phase == trained:
             trained_until = max(trained_until or 0, ends[position])
