@@ -92,7 +92,7 @@ truth-adversary: $(READY) ## search for jobs whose answers of `gpuprof explain` 
 truth-real: $(READY) ## the same on small jobs that run, on Ray and torchrun: make truth-real RUNS=5
 	@$(BIN)/python tests/truth/real.py --runs $(or $(RUNS),1)
 
-truth: $(READY) ## how often `gpuprof explain` is right, on generated jobs: make truth SEED=7 COUNT=200; on others than it was tuned for: TRUTH=--fresh
+truth: $(READY) ## how often `gpuprof explain` is right, on generated jobs: make truth SEED=7 COUNT=200; on others than it was tuned for: TRUTH="--suite fresh"
 	@$(BIN)/python tests/truth --seed $(if $(filter default,$(SEED)),0,$(SEED)) --count $(if $(filter file,$(origin COUNT)),200,$(COUNT)) $(TRUTH)
 
 fuzz: $(READY) ## damaged inputs of all kinds, until the first that ends badly; to repeat one: make fuzz SEED=7 COUNT=1

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import click
 
 from truth import adversary, page
-from truth.jobs import drawn
+from truth.jobs import SUITES, drawn
 from truth.scoring import explained, judged, outcome, tables
 
 
@@ -28,17 +28,17 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="write the tables into the page")
     parser.add_argument("--job", type=int, metavar="N", help="print only what is known of job N")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="write the ledgers of this job")
-    parser.add_argument("--fresh", action="store_true", help="jobs of tests/truth/fresh.py only")
+    parser.add_argument("--suite", choices=SUITES, default="usual", help="which kind of jobs")
     parser.add_argument("--adversary", type=float, metavar="MINUTES", help="search for so long for "
                         "jobs whose answers are wrong, and print the worst")  # fmt: skip
     given = parser.parse_args()
     if given.adversary:
         adversary.search(given.adversary, given.seed)
         return
-    if given.fresh and given.page:
-        parser.error("the page is about the usual jobs: --page without --fresh")
+    if given.suite != "usual" and given.page:
+        parser.error("the page is about the usual jobs: --page without --suite")
     if given.job is not None:
-        job = drawn(given.seed, given.job, fresh=given.fresh)
+        job = drawn(given.seed, given.job, suite=given.suite)
         if given.keep:
             job.write(given.keep)
         click.echo(f"{job}\nsavings: {job.savings}\n{judged(job, explained(job))}")
@@ -47,7 +47,7 @@ def main() -> None:
         cases = [(given.seed, number) for number in range(given.count)]
         large = [(given.seed, number, of) for of in (512, 4096) for number in range(given.large)]
         outcomes = pool.map(
-            functools.partial(outcome, fresh=given.fresh), [*cases, *large], chunksize=1
+            functools.partial(outcome, suite=given.suite), [*cases, *large], chunksize=1
         )
     if given.list:
         for each in outcomes:

@@ -23,7 +23,20 @@ SUBMIT = "(submit)"
 """The place where a driver prepares its calls, one after the other: arguments are pickled, say."""
 UNEVEN = "uneven roles"
 """Half of the ranks, or a stage, have more to do than the others: that is their part."""
-_MULTIPLIED = ("slow rank", "slow node", "slow everywhere", "slow server", UNEVEN)
+OF_SAMPLES = {
+    "tail": ("tail",),
+    "slow tool": ("sample wait",),
+    "slow reward": ("sample wait",),
+    "uneven tokens": ("uneven tokens",),
+    "slow rollouts": ("starved trainer",),
+    "lost samples": ("stale samples",),
+    "slow learner": ("full buffer", "server"),
+}
+"""Kinds of causes that the samples of a job have, and what `explain` may call them."""
+_MULTIPLIED = (
+    "slow rank", "slow node", "slow everywhere", "slow server", UNEVEN, "slow tool", "slow reward",
+    "slow rollouts", "slow learner",
+)  # fmt: skip
 COLLECTOR = "garbage collection"
 _PERIOD = 7
 """Steps between two checkpoints."""
@@ -106,6 +119,14 @@ class Cause:
             hit = [rank for rank, node in enumerate(nodes) if node == self.node]
         if self.kind in _MULTIPLIED:
             times[:, hit] *= 1 + self.size
+        elif self.kind == "tail":
+            long = uniform(self.seed, f"tail/{call}", steps, ranks) < 0.03
+            times = np.where(long, (1 + 4 * self.size) * times, times)
+        elif self.kind == "uneven tokens":  # of a worker in a step, whichever samples it has
+            times *= np.exp(min(0.6, self.size) * normal(self.seed, "uneven", steps, ranks))
+        elif self.kind == "lost samples":
+            lost = uniform(self.seed, f"lost/{call}", steps, ranks) < min(0.5, self.size / 3)
+            times = times + lost
         elif self.kind == "drift":
             times[:, hit] *= 1 + 2 * self.size * np.linspace(0, 1, steps)[:, None]
         elif self.kind == "imbalance":
@@ -143,15 +164,17 @@ class Accusation:
         node: the node, if it is one.
         scope: where; empty for all scopes.
         to: how fast it becomes: as the median of the ``peers`` of its role in each step, or as it
-            usually is if there are none; as the ``mean`` of all in each step; ``half``; or
-            ``zero``.
+            usually is if there are none; as the ``mean`` of all in each step; ``half``; ``zero``;
+            ``capped``: at most as much as `most`; or ``dealt``: the same samples, dealt evenly.
+        most: what is left of a longer time.
     """
 
     group: str
     ranks: tuple[int, ...] = ()
     scope: str = ""
     node: str = ""
-    to: Literal["peers", "mean", "half", "zero"] = "peers"
+    to: Literal["peers", "mean", "half", "zero", "capped", "dealt"] = "peers"
+    most: float = 0.0
 
     def applied(
         self, group: str, scope: str, times: Floats, nodes: list[str], heavy: Collection[int] = ()
@@ -169,7 +192,11 @@ class Accusation:
             hit = [rank for rank in range(ranks) if nodes[rank] == self.node]
         others = [rank for rank in range(ranks) if rank not in hit]
         times = times.copy()
-        if self.to == "zero":
+        if self.to == "dealt":
+            return times
+        if self.to == "capped":
+            times = times.clip(max=self.most)
+        elif self.to == "zero":
             times[:, hit] = 0.0
         elif self.to == "half":
             times[:, hit] /= 2

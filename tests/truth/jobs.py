@@ -10,11 +10,14 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from truth.causes import BETWEEN, START, SUBMIT, UNEVEN, Accusation, Cause
+from truth.causes import BETWEEN, OF_SAMPLES, START, SUBMIT, UNEVEN, Accusation, Cause
 from truth.fresh import FRESH
+from truth.rollouts import ROLLOUTS
 from truth.topologies import CHECKPOINT, LOAD, LOG, SYNC, TOPOLOGIES, Topology, shape_of
 from truth.world import DISTRIBUTIONS, DRIVER, NOISES, Machine, Recorder, World
 
+SUITES = {"usual": TOPOLOGIES, "fresh": FRESH, "samples": ROLLOUTS}
+"""Kinds of jobs. `explain` was not tuned for the fresh ones; in the last, samples are noted."""
 MATTERS = 0.05
 """Share of the loop that a cause saves, from which it is to be named."""
 RECORDS = ("full", "no keys", "waits as work")
@@ -28,7 +31,7 @@ class Job:
 
     Args:
         name: where it comes from.
-        topology: see `TOPOLOGIES` and `FRESH`.
+        topology: see `SUITES`.
         machine: what varies anyway.
         planted: the kinds of its causes.
         causes: what makes it slow.
@@ -47,7 +50,7 @@ class Job:
     @property
     def about(self) -> Topology:
         """What it is built from."""
-        return (TOPOLOGIES | FRESH)[self.topology]
+        return next(suite[self.topology] for suite in SUITES.values() if self.topology in suite)
 
     @property
     def lacks(self) -> str:
@@ -130,15 +133,15 @@ class Job:
         )
 
 
-def drawn(seed: int, number: int, without_cause: int = 0, fresh: bool = False) -> Job:
+def drawn(seed: int, number: int, without_cause: int = 0, suite: str = "usual") -> Job:
     """A job of a suite.
 
     Args:
         without_cause: how many ranks it has, and no cause; 0 for any number and any causes.
-        fresh: whether it is one of those that `explain` was not tuned for.
+        suite: see `SUITES`.
     """
     random = np.random.default_rng([seed, number])
-    topologies = FRESH if fresh else TOPOLOGIES
+    topologies = SUITES[suite]
     large_enough = [name for name, about in topologies.items() if about.most >= without_cause]
     topology = str(random.choice(large_enough))
     about = topologies[topology]
@@ -217,6 +220,8 @@ def causes_of(
         UNEVEN: {"ranks": _role(about, ranks, machine.seed)},
         "imbalance": {"ranks": ()},
     }  # fmt: skip
+    changes |= {kind: {"ranks": ()} for kind in OF_SAMPLES}
+    changes["slow tool"]["size"] = changes["slow reward"]["size"] = 4 * size
     change = changes.get(kind, {})
     if kind in about.sites:
         place, scope = about.sites[kind]

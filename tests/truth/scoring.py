@@ -15,8 +15,9 @@ from gpuprof._analysis.loop import BETWEEN_CALLS
 from gpuprof._report.explain import answer_of, as_json
 from tabulate import tabulate
 
-from truth.causes import BETWEEN, START, SUBMIT, UNEVEN, Accusation, Cause
+from truth.causes import BETWEEN, OF_SAMPLES, START, SUBMIT, UNEVEN, Accusation, Cause
 from truth.jobs import MATTERS, Job, drawn
+from truth.rollouts import LENGTH, LOST, TOKENS
 from truth.world import DRIVER
 
 NOTHING = 0.01
@@ -125,6 +126,8 @@ def accusation(finding: dict[str, Any]) -> Accusation:
     """What a finding accuses."""
     cause, group, worker = finding["cause"], finding["group"], finding["worker"]
     scope = _scope(finding)
+    if finding["samples"] is not None:
+        return _of_samples(finding)
     if cause == "node":
         return Accusation("", node=worker)
     if worker == DRIVER:
@@ -138,8 +141,30 @@ def accusation(finding: dict[str, Any]) -> Accusation:
     return Accusation(group, ranks, scope, to="zero" if cause in _TO_ZERO else "peers")
 
 
+def _of_samples(finding: dict[str, Any]) -> Accusation:
+    """What a finding accuses that is about samples."""
+    about = finding["samples"]
+    if finding["cause"] == "tail":
+        return Accusation("Rollout", (), LENGTH, to="capped", most=about["limit"] / TOKENS)
+    if finding["cause"] == "uneven tokens":
+        return Accusation("Rollout", (), LENGTH, to="dealt")
+    if finding["cause"] == "stale samples":
+        return Accusation("Rollout", (), LOST, to="zero")
+    if finding["cause"] == "full buffer":
+        return Accusation("Learner", (), "learn", to="half")
+    if finding["cause"] == "starved trainer":
+        return Accusation("Rollout", (), to="zero")
+    if about["phase"] == "reward":
+        return Accusation("Reward", (), "score", to="zero")
+    return Accusation("Rollout", (), "tool", to="zero")
+
+
 def names(finding: dict[str, Any], cause: Cause) -> bool:
     """Whether a finding names a cause: the worker, node or group, and the scope."""
+    if cause.kind in OF_SAMPLES:
+        phase = (finding["samples"] or {}).get("phase", "")
+        fits = finding["cause"] != "sample wait" or phase == cause.kind.removeprefix("slow ")
+        return finding["cause"] in OF_SAMPLES[cause.kind] and fits
     if cause.node:
         return bool(finding["worker"] == cause.node) or (
             finding["cause"] == "imbalance" and cause.node in finding["says"]
@@ -176,6 +201,8 @@ def judged(job: Job, answer: dict[str, Any]) -> Outcome:
         bounds |= (
             job.mechanism == "shared network" and finding["cause"] == "data" and real >= MATTERS
         )
+        # a cause that samples have by themselves is one if the job is faster without it
+        bounds |= finding["samples"] is not None and real >= max([MATTERS, *job.truth.values()])
         if (known and innocent <= known) or bounds:
             said = "right"
         else:
@@ -203,9 +230,9 @@ def _called(cause: Cause) -> str:
     return f"{cause.kind} ({who} {cause.scope})"
 
 
-def outcome(case: tuple[int, ...], fresh: bool = False) -> Outcome:
+def outcome(case: tuple[int, ...], suite: str = "usual") -> Outcome:
     """The outcome of a job, given what `drawn` takes."""
-    job = drawn(*case, fresh=fresh)
+    job = drawn(*case, suite=suite)
     return judged(job, explained(job))
 
 

@@ -22,8 +22,11 @@ from numpy.typing import NDArray
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.loop import BETWEEN_STEPS, NAMES, Loop
 from gpuprof._analysis.occasions import Occasion, Occasions
-from gpuprof._analysis.path import CALLS, OUTSIDE, Call, Factors, Kind
+from gpuprof._analysis.path import CALLS, OUTSIDE, Call, Clocks, Factors, Kind
 from gpuprof._analysis.run import Process, Run, of_ranks, waited
+from gpuprof._analysis.samples import TRAINED
+from gpuprof._analysis.scopes import sizes
+from gpuprof._analysis.stays import OfSamples, Stays
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
 from gpuprof._analysis.usage import Usage, usage_of
 
@@ -33,6 +36,7 @@ Name = Literal[
     "rank", "node", "late start", "pauses", "garbage collection", "driver", "data",
     "synchronisation", "between steps", "recurring", "once", "drift",
     "imbalance", "only this rank", "server", "processor", "interpreter", "leak",
+    "tail", "sample wait", "uneven tokens", "stale samples", "full buffer", "starved trainer",
 ]  # fmt: skip
 OF_A_WORKER = (
     "rank",
@@ -85,7 +89,7 @@ _BUSY = 0.8
 """Share of the steps that a server must work to be one that bounds the run, without a queue."""
 _FAR = 30 * 86_400
 """Seconds from which the time until a machine's memory is used up is not worth a word."""
-_SYNC_NAMES = re.compile(r"(?<!a)sync|weight|broadcast|all_?reduce|barrier")
+SYNC_NAMES = re.compile(r"(?<!a)sync|weight|broadcast|all_?reduce|barrier")
 """Names of scopes that synchronise. "async" does not count, as in `asyncio.sleep`."""
 
 
@@ -108,6 +112,16 @@ class Record(Loop):
         """Steps that take longer."""
         return Occasions(self)
 
+    @functools.cached_property
+    def sizes(self) -> dict[tuple[str, int], float]:
+        """The bytes that a worker handles in a step, by group and place."""
+        return sizes(self.run)
+
+    @functools.cached_property
+    def stays(self) -> Stays:
+        """How long samples are with which workers."""
+        return Stays.of(self.run)
+
 
 @attrs.frozen
 class Facts:
@@ -128,6 +142,7 @@ class Facts:
         busy: share of the steps in which a server works.
         event_loop: whether a server runs several calls in an event loop.
         inside: the scope in which most of the time between steps is spent.
+        sent: bytes that are handed over, and how many of them in a second; 0 if not recorded.
         starved: share of its time that the process, ready to run, waited for a processor.
         peers: the same of the others on its node, in the median; ``None`` without others.
         usage: what the process used; ``None`` for causes that are no matter of that.
@@ -150,6 +165,7 @@ class Facts:
     busy: float = 0.0
     event_loop: bool = False
     inside: str = ""
+    sent: tuple[float, float] = (0.0, 0.0)
     starved: float = 0.0
     peers: float | None = None
     usage: Usage | None = None
@@ -183,6 +199,7 @@ class Finding:
             that the profiler may be the cause.
         grade: ``named``, or ``hint`` if the record leaves room for another cause, or the finding
             is worth less than 5 % of the run.
+        samples: what samples tell about it; ``None`` for a cause that is not found from them.
         facts: what else the sentences about it need.
     """
 
@@ -201,6 +218,7 @@ class Finding:
     others_waited: float = 0.0
     profiled: bool = False
     grade: Grade = "hint"
+    samples: OfSamples | None = None
     facts: Facts = attrs.field(factory=Facts, repr=False)
 
 
@@ -217,6 +235,7 @@ class Suspect:
         parts: conditions that each select some of the activities, to replace all of them if these
             save nearly as much. They are tried in turn.
         doubtful: whether the record leaves room for another cause.
+        clocks: how the time of whole processes would pass without the cause.
     """
 
     finding: Finding
@@ -225,6 +244,7 @@ class Suspect:
     within: Sequence[int] | None = None
     parts: Sequence[Callable[[Activity], bool]] = ()
     doubtful: bool = False
+    clocks: Clocks = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -250,14 +270,15 @@ class Cause:
     together: bool = False
 
 
-def find(record: Record, enough: bool) -> list[Finding]:
+def find(record: Record, enough: bool, table: Sequence[Cause]) -> list[Finding]:
     """Find the causes, the most expensive first.
 
     Args:
         enough: whether the path tells what bounds a step.
+        table: the causes to look for, in this order.
     """
     findings: list[Finding] = []
-    for cause in CAUSES:
+    for cause in table:
         if enough or cause.blind:
             suspects = list(cause.select(record, findings))
             findings += _worth_it(record, cause, suspects, enough)
@@ -292,7 +313,7 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, enough: bool) -> Fin
         grade: Grade = "named" if cause.grade == "named" else "hint"
         return attrs.evolve(suspect.finding, grade=grade)
     factors = cause.instead(record, suspect)
-    saves = record.saves(factors, suspect.within)
+    saves = record.saves(factors, suspect.within, suspect.clocks)
     for part in suspect.parts:
         activities = [activity for activity in suspect.activities if part(activity)]
         if 0 < len(activities) < len(suspect.activities):
@@ -831,7 +852,10 @@ def on_path(
                 workers=sorted(run.processes[number].name for number in whose),
                 group=run.processes[number].group,
                 scope=record.name(place, number),
-                facts=Facts(processes=len(whose)),
+                facts=Facts(
+                    processes=len(whose),
+                    sent=_sent(record, number, place) if cause == "synchronisation" else (0.0, 0.0),
+                ),
             ),
             activities=activities,
             parts=[
@@ -843,13 +867,33 @@ def on_path(
     return select
 
 
+def _sent(record: Record, process: int, place: int) -> tuple[float, float]:
+    """The bytes that a process hands over at a place in a step, and how many of them in a second.
+
+    Phases of a sample, such as of a version of the weights, may note more than the calls at the
+    place do.
+    """
+    run, samples = record.run, record.run.samples
+    names = [bool(SYNC_NAMES.search(name.lower())) for name in samples.names]
+    noted = samples.notes.get("bytes", np.full(len(samples), np.nan))
+    rows = np.flatnonzero(np.isin(samples.phase, np.flatnonzero(names)) & (noted > 0))
+    if len(rows):
+        seconds = (samples.end - samples.start)[rows].sum() / 1e9
+        return float(noted[rows].mean()), float(noted[rows].sum() / max(1e-9, seconds))
+    group = run.processes[process].group
+    inside = [number for number in range(len(run.places)) if record.graph.is_below(number, place)]
+    size = sum(record.sizes.get((group, number), 0.0) for number in inside)
+    busy = run.matrix("busy", place, [run.processes[process]])[record.usual].mean() / 1e9
+    return size, float(size / busy) if busy else 0.0
+
+
 def _is_data(record: Record, activity: Activity, kind: Kind) -> bool:
     return kind == "data"
 
 
 def _is_synchronisation(record: Record, activity: Activity, kind: Kind) -> bool:
     _, place = activity
-    match = place >= 0 and _SYNC_NAMES.search(record.run.places[place].name.lower())
+    match = place >= 0 and SYNC_NAMES.search(record.run.places[place].name.lower())
     return kind in ("work", "handover") and bool(match)
 
 
@@ -868,8 +912,11 @@ def queued_for(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     for window in record.windows:
         for number, of_window in record.graph.plan(window).calls.items():
             calls.setdefault(number, []).extend(of_window)
+    trainers = set(run.samples.process[run.samples.of(TRAINED)].tolist())
     for group, processes in run.groups.items():
         numbers = [process.number for process in processes]
+        if trainers.intersection(numbers):
+            continue  # samples are to wait for them, in a buffer
         of_group = [calls.get(number, []) for number in numbers]
         callers = [
             {request[0] for call in of_one for request in call.requests}.difference(numbers)

@@ -11,12 +11,12 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from gpuprof._analysis import causes, stacks, stragglers
+from gpuprof._analysis import causes, rollouts, stacks, stragglers
 from gpuprof._analysis.causes import Finding, Record
 from gpuprof._analysis.path import CALLS, OUTSIDE, Kind
 from gpuprof._analysis.run import Collective, Process, Run, by_name, imbalance, of_ranks
 from gpuprof._analysis.samples import Attribute, summarized
-from gpuprof._analysis.scopes import sizes, spreads
+from gpuprof._analysis.scopes import spreads
 from gpuprof._analysis.usage import Usage
 from gpuprof._analysis.waits import ANYBODY, READS_DEVICE
 from gpuprof._artifacts.formats import EarlyEnd
@@ -289,10 +289,10 @@ class Explainer:
         if run.driver is not None and not record.graph.blind:  # a blind one may wait in any scope
             members = {"Runner": [run.processes[run.driver]], **members}
         confidence = self._confidence()
-        byte_sizes = sizes(run)
         attributes, mfu = self._attributes()
         untimed_names = (run.processes[number].name for number in sorted(run.untimed))
-        findings = causes.find(record, confidence.enough)
+        table = (*rollouts.FIRST, *causes.CAUSES, *rollouts.LAST)
+        findings = causes.find(record, confidence.enough, table)
         extra, lines, unreadable = stacks.find(record, findings)
         return Explanation(
             run=run.name,
@@ -318,7 +318,9 @@ class Explainer:
                 if (with_times := [p for p in processes if p.number not in run.untimed])
             ],
             scopes=[
-                ScopeTimes(group, run.places[place].path, p50, p95, byte_sizes.get((group, place)))
+                ScopeTimes(
+                    group, run.places[place].path, p50, p95, record.sizes.get((group, place))
+                )
                 for (group, place), (p50, p95) in spreads(run).items()
             ],
             processes=list(record.usage.values()),

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuprof._analysis.path import OUTSIDE, Factors, Graph, Kind, Stretch, Window
+from gpuprof._analysis.path import OUTSIDE, Clocks, Factors, Graph, Kind, Stretch, Window
 from gpuprof._analysis.run import Run
 from gpuprof._analysis.stragglers import ALL, BEFORE
 
@@ -101,12 +101,15 @@ class Loop:
 
     # What if
 
-    def saves(self, factors: Factors, steps: Sequence[int] | None = None) -> float:
+    def saves(
+        self, factors: Factors, steps: Sequence[int] | None = None, clocks: Clocks | None = None
+    ) -> float:
         """The share of the run that is saved if the times of some activities are multiplied.
 
         Args:
             factors: the multipliers for each step.
             steps: the positions of the steps to apply them to; ``None`` means all steps.
+            clocks: processes in which time would pass otherwise.
         """
         windows, of_all = self.windows, 1.0
         if steps is not None and not self._all_replayed:
@@ -115,7 +118,7 @@ class Loop:
         elif steps is not None:
             factors = _only(steps, factors)
         before = sum(self.graph.plan(window).usual for window in windows)
-        after = sum(self.graph.replay(window, factors) for window in windows)
+        after = sum(self.graph.replay(window, factors, clocks) for window in windows)
         return (1 - after / before) * of_all if before else 0.0
 
     def in_halves(self, saves: float, factors: Factors) -> tuple[float, float]:

@@ -42,6 +42,10 @@ Window = tuple[int, int]
 Factors = Callable[[int], Mapping[tuple[int, int], float]]
 """For a step, the multipliers of the times that processes spend at places, by the positions of
 process and place."""
+Clocks = dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]]
+"""How the time of some processes would pass: by the position of the process, times of the run in
+order, and what each would be instead. Before the first and after the last, time passes
+as it does."""
 _IN_ORDER = 0.95
 """Share of a process's calls that must be taken in order of arrival for a replay to do the same."""
 _MEETING = -1
@@ -773,7 +777,7 @@ class Graph:
             return self._where_workers_rest(stretch)
         shares: dict[int, float] = {}
         for place, begin, end, own in self._folds_over(stretch):
-            if self._is_below(place, stretch.place):
+            if self.is_below(place, stretch.place):
                 low, high = max(begin, stretch.start), min(end, stretch.end)
                 shares[place] = shares.get(place, 0.0) + own * (high - low) / (end - begin)
         scale = min(1.0, stretch.duration / max(1.0, sum(shares.values())))
@@ -882,7 +886,8 @@ class Graph:
             self._folds[number] = start.tolist(), last_ends.tolist(), list(rows)
         return self._folds[number]
 
-    def _is_below(self, place: int, above: int) -> bool:
+    def is_below(self, place: int, above: int) -> bool:
+        """Whether a place is another one, or inside of it."""
         if above == OUTSIDE:
             return True
         while place > above:  # a parent stands before its children
@@ -891,18 +896,19 @@ class Graph:
 
     # What if
 
-    def replay(self, window: Window, factors: Factors) -> float:
+    def replay(self, window: Window, factors: Factors, clocks: Clocks | None = None) -> float:
         """How long some steps in a row would take if their stretches took longer or shorter.
 
         Everything waits for what it waited for. An unexplained wait takes as long as it took.
 
         Args:
             factors: the multipliers of the times of processes at places.
+            clocks: processes in which time would pass otherwise, whatever they do or wait for.
 
         Returns:
             Nanoseconds.
         """
-        return self.plan(window).duration(factors)
+        return self.plan(window).duration(factors, clocks or {})
 
     def is_idle(self, stretch: Stretch) -> bool:
         """Whether a worker waits for a call from nobody knows where.
@@ -930,12 +936,12 @@ class Plan:
     """
 
     def __init__(self, graph: Graph, ends: Sequence[Moment], window: Window) -> None:
-        floor = graph.run.steps[window[0]].start
+        self._floor = floor = graph.run.steps[window[0]].start
         self._steps = range(window[0], window[1] + 1)
         self._lengths: list[int] = []
         self._sources: list[list[int]] = []
         self._parts: dict[int, dict[tuple[int, int], list[tuple[int, int]]]] = {}
-        numbers: dict[Moment, int] = {}
+        self._numbers = numbers = dict[Moment, int]()
         visits: set[Moment] = set()
         self.stretches: list[Stretch] = []
         stretches = self.stretches
@@ -1037,7 +1043,7 @@ class Plan:
             row = last[row]
         return rows
 
-    def duration(self, factors: Factors) -> float:
+    def duration(self, factors: Factors, clocks: Clocks | None = None) -> float:
         """How long the steps would take; see `Graph.replay`."""
         lengths = [float(length) for length in self._lengths]
         for step in self._steps:
@@ -1045,20 +1051,60 @@ class Plan:
             for place, factor in factors(step).items():
                 for row, part in parts.get(place, ()):
                     lengths[row] += part * (factor - 1)
-        times = self._served(lengths) if self._servers else self._followed(lengths)
+        limits = self._limits(clocks or {}, lengths)
+        follow = self._served if self._servers else self._followed
+        times = follow(lengths, limits)
         return max(times[row] for row in self._ends)
+
+    def _limits(self, clocks: Clocks, lengths: list[float]) -> dict[int, tuple[int, float]]:
+        """For rows in which time passes faster: the row before, and the most that may lie between.
+
+        Both are on one track, so this also shortens a wait for another process. The row before is
+        -1 where the steps began after it. Rows in which time passes slower become longer.
+        """
+        limits: dict[int, tuple[int, float]] = {}
+        for process, (before, after) in clocks.items():
+            rows, times = self._on_one_track.get(process, ([], np.empty((0, 2))))
+            gain = np.interp(times, before, before - after)
+            shorter = np.diff(gain, axis=1)[:, 0]
+            least = (times[:, 1] - times[:, 0] - shorter).clip(0)
+            limits |= {rows[at][0]: (rows[at][1], least[at]) for at in np.flatnonzero(shorter > 0)}
+            for at in np.flatnonzero(shorter < 0):
+                lengths[rows[at][0]] -= shorter[at]
+        return limits
+
+    @functools.cached_property
+    def _on_one_track(self) -> dict[int, tuple[list[tuple[int, int]], NDArray[np.float64]]]:
+        """By process, rows with the rows before them on the same track, and when both end."""
+        by_process: dict[int, tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
+        for moment, row in self._numbers.items():
+            stretch = self.stretches[row]
+            own = next((source for source in stretch.sources if source[:2] == moment[:2]), None)
+            if own is not None and self._numbers.get(own, -1) < row:
+                pairs, times = by_process.setdefault(moment[0], ([], []))
+                pairs.append((row, self._numbers.get(own, -1)))
+                times.append((max(own[2], self._floor), moment[2]))
+        return {
+            process: (pairs, np.array(times, float))
+            for process, (pairs, times) in by_process.items()
+        }
 
     @functools.cached_property
     def usual(self) -> float:
         """How long the steps take in a replay with no multipliers."""
         return self.duration(lambda _: {})
 
-    def _followed(self, lengths: Sequence[float]) -> list[float]:
+    def _followed(
+        self, lengths: Sequence[float], limits: Mapping[int, tuple[int, float]]
+    ) -> list[float]:
         """When each row ends, if each begins when its sources have ended."""
         times: list[float] = []
-        for length, sources in zip(lengths, self._sources, strict=True):
-            begin = max([times[source] for source in sources], default=0.0)
-            times.append(begin + length)
+        for row, (length, sources) in enumerate(zip(lengths, self._sources, strict=True)):
+            end = max([times[source] for source in sources], default=0.0) + length
+            if row in limits:
+                own, most = limits[row]
+                end = min(end, most + (times[own] if own >= 0 else 0.0))
+            times.append(end)
         return times
 
     @functools.cached_property
@@ -1075,7 +1121,9 @@ class Plan:
                 after[source].append(row)
         return counts, after
 
-    def _served(self, lengths: Sequence[float]) -> list[float]:
+    def _served(
+        self, lengths: Sequence[float], limits: Mapping[int, tuple[int, float]]
+    ) -> list[float]:
         """When each row ends, if servers take calls in order of arrival; simulated by events."""
         counts, afters = self._free_of_order
         times, missing = [math.inf] * len(lengths), list(counts)
@@ -1092,20 +1140,24 @@ class Plan:
             for row in server.calls.keys() - server.results
         }
 
+        def end(row: int, time: float) -> float:
+            own, most = limits.get(row, (-1, math.inf))
+            return min(time + lengths[row], most + (times[own] if own >= 0 else 0.0))
+
         def begin(row: int, time: float) -> None:
             if row in takes and row not in asleep:
                 heappush(waiting[takes[row]], (time, row))
                 serve(takes[row], time)
             else:
-                heappush(events, (time + lengths[row], row))
+                heappush(events, (end(row, time), row))
 
         def serve(number: int, time: float) -> None:
             server, queue = self._servers[number], waiting[number]
             while free[number] and queue:
                 _, row = heappop(queue)
                 free[number] = row in server.results
-                length = lengths[row] if free[number] or not server.is_loop else 0.0
-                heappush(events, (time + length, row))
+                takes_time = free[number] or not server.is_loop
+                heappush(events, (end(row, time) if takes_time else time, row))
 
         for row, count in enumerate(missing):
             if not count:
@@ -1127,7 +1179,7 @@ class Plan:
                 serve(frees[row], time)
         if math.inf in times:  # some call waits for a later one
             self._servers = []
-            return self._followed(lengths)
+            return self._followed(lengths, limits)
         return times
 
 

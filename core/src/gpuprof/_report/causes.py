@@ -10,6 +10,7 @@ import attrs
 from gpuprof._analysis.causes import STARVED, Finding, Name
 from gpuprof._analysis.loop import BETWEEN_CALLS, NAMES
 from gpuprof._analysis.path import OUTSIDE
+from gpuprof._analysis.stays import OfSamples
 from gpuprof._analysis.summary import Promise
 from gpuprof._analysis.usage import Usage
 from gpuprof._artifacts.early_ends import listed
@@ -70,6 +71,7 @@ def what_if(cause: Finding | Promise) -> str:
         server=cause.group if several else cause.worker,
         group=cause.group,
         scope=cause.scope,
+        limit=_limit(cause),
     )
     return f"{condition}, {gain(cause)}"
 
@@ -78,9 +80,9 @@ def gain(cause: Finding | Promise) -> str:
     """How much less time the run would take without a cause, as a clause of a sentence.
 
     The clause says "at most" for causes that are not in `_IF`, because their work must still be
-    done.
+    done, and for those of samples that would have to be other samples.
     """
-    at_most = "" if cause.cause in _IF else " at most"
+    at_most = " at most" if cause.cause in _AT_MOST or cause.cause not in _IF else ""
     return f"the run would take {percentage(cause.saves or 0.0)} less{at_most}"
 
 
@@ -317,9 +319,11 @@ def _data(finding: Finding) -> Words:
 
 
 def _synchronisation(finding: Finding) -> Words:
+    size, speed = (size_text(round(number)) for number in finding.facts.sent)
+    at = f" It hands over {size}, at {speed} a second." if any(finding.facts.sent) else ""
     return Words(
         f"Synchronisation takes {duration(finding.seconds)} a step, most of it {_who(finding)} in "
-        f"{finding.scope}.",
+        f"{finding.scope}.{at}",
         "Send less (only what changed, lower precision), send all at once, or overlap it with the "
         "next step's work.",
     )
@@ -357,6 +361,91 @@ def _between_steps(finding: Finding) -> Words:
         if inside
         else f'See what {whose} do there: put it into gpuprof.timer("…").',
     )
+
+
+def _tail(finding: Finding) -> Words:
+    about = _about(finding)
+    phase, share = about.waiting
+    meanwhile = f"; {percentage(share)} of that time they are in {phase}" if share >= 0.1 else ""
+    return Words(
+        f"The last {percentage(about.part)} of a step's samples hold {finding.group} for "
+        f"{percentage(about.held)} of the run{meanwhile}.",
+        "Limit the length, keep unfinished samples for the next step, or begin the next ones "
+        "meanwhile. Any of these changes what is trained.",
+    )
+
+
+def _sample_wait(finding: Finding) -> Words:
+    about = _about(finding)
+    median, high = map(duration, about.seconds)
+    return Words(
+        f"{percentage(about.part)} of the samples wait in {about.phase}, for "
+        f"{percentage(about.work)} of the time that workers spend on samples: {median} each in the "
+        f"median, 1 in 20 longer than {high}.",
+        f"Make {about.phase} faster, let more of it run at once, or let workers begin other "
+        "samples meanwhile.",
+    )
+
+
+def _uneven_tokens(finding: Finding) -> Words:
+    more = f", and {listed(finding.workers)} in the whole run" if finding.workers else ""
+    return Words(
+        f"{finding.group} have uneven tokens: the most of a worker are "
+        f"{_about(finding).most:.2f} times the mean in the median step{more}.",
+        "Deal samples out by their tokens, or as workers become free.",
+    )
+
+
+def _stale_samples(finding: Finding) -> Words:
+    about = _about(finding)
+    median, most = about.behind
+    parts = []
+    if about.part:
+        parts.append(
+            f"{percentage(about.part)} of the samples were never trained, "
+            f"{percentage(about.work)} of the work on samples."
+        )
+    if most:
+        parts.append(
+            f"Trained samples were begun {median:.0f} versions before the trainer's in the median, "
+            f"{most:.0f} at most."
+        )
+    return Words(
+        " ".join(parts),
+        "Begin fewer samples at once, or shorten the longest; or accept older ones.",
+    )
+
+
+def _full_buffer(finding: Finding) -> Words:
+    about = _about(finding)
+    return Words(
+        f"{finding.group} holds up the rollouts: they leave {percentage(about.idle)} of their "
+        f"slots empty, and a sample is in the buffer for {duration(about.seconds[0])} in the "
+        "median.",
+        f"Give workers of the rollouts to {finding.group}, or make its step faster.",
+    )
+
+
+def _starved_trainer(finding: Finding) -> Words:
+    return Words(
+        f"{finding.group} waits for samples for {percentage(finding.share)} of the run, though "
+        "they are generated beside training: there are too few.",
+        f"Add workers that generate, or take some from {finding.group}.",
+    )
+
+
+def _about(finding: Finding) -> OfSamples:
+    return finding.samples or OfSamples()
+
+
+def _limit(cause: Finding | Promise) -> str:
+    """The limit of a tail's samples, as people read it."""
+    about = cause.samples if isinstance(cause, Finding) else None
+    if about is None or about.limit is None:
+        return "most are"
+    if about.unit == "tokens":
+        return f"{about.limit:,.0f} tokens"
+    return duration(about.limit)
 
 
 def _times(finding: Finding) -> str:
@@ -408,9 +497,16 @@ _IF: Mapping[Name, str] = {
     "server": "if calls of {server} took half the time",
     "processor": "if {worker} never waited for a processor",
     "interpreter": "if {worker} never waited for its other threads",
+    "tail": "if no sample were longer than {limit}",
+    "sample wait": "if {scope} took no time",
+    "uneven tokens": "if all workers of {group} had as many tokens",
+    "stale samples": "if all samples were trained",
+    "full buffer": "if {group} took half the time",
+    "starved trainer": "if {group} never waited for samples",
 }
 """By cause, the condition under which the run would take less time. For other causes, the condition
 is that the scope takes no time."""
+_AT_MOST = ("tail", "sample wait", "uneven tokens", "stale samples", "starved trainer")
 _LESS_OFTEN = "Do it less often, or while the next step runs; or let all ranks share it."
 _WORDS: Mapping[Name, Callable[[Finding], Words]] = {
     "rank": _rank,
@@ -431,4 +527,10 @@ _WORDS: Mapping[Name, Callable[[Finding], Words]] = {
     "processor": _processor,
     "interpreter": _interpreter,
     "leak": _leak,
+    "tail": _tail,
+    "sample wait": _sample_wait,
+    "uneven tokens": _uneven_tokens,
+    "stale samples": _stale_samples,
+    "full buffer": _full_buffer,
+    "starved trainer": _starved_trainer,
 }

@@ -515,7 +515,8 @@ def _finding(answer: Explanation, number: int, finding: Finding, line: Line | No
         lines.append(_tables.labelled("   line    ", stacks.words(line)))
     if finding.saves is not None and finding.saves >= _LEAST_SAVED:
         if_ = "at half the time a call, " if finding.cause == "server" else ""
-        lines.append(_tables.labelled("   saves   ", if_ + gain(finding)))
+        says = if_ + gain(finding) if finding.samples is None else what_if(finding)
+        lines.append(_tables.labelled("   saves   ", says))
     lines.append(_tables.labelled("   next    ", advice.action))
     if command := _config(answer, finding):
         row = _tables.labelled("   with    ", command)

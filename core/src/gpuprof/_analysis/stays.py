@@ -1,0 +1,278 @@
+"""How long samples are with workers, and how time would pass there if some took less time."""
+
+from __future__ import annotations
+
+import functools
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuprof._analysis.samples import GENERATE, LASTING, TRAINED, Samples
+
+if TYPE_CHECKING:
+    from gpuprof._analysis.path import Clocks
+    from gpuprof._analysis.run import Run
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@attrs.frozen
+class OfSamples:
+    """What samples tell about a cause. Of each cause only some of this.
+
+    Args:
+        phase: the phase in which the samples are.
+        limit: the tokens, or the seconds, at which the samples would end.
+        unit: ``tokens`` or ``seconds``.
+        part: share of the samples that the cause is about.
+        work: share of the time that workers spend on samples.
+        held: share of the run in which the last samples hold the workers.
+        waiting: the phase, other than generating, in which these samples are most, and its share.
+        seconds: the median of a sample in the phase, and the 95th percentile.
+        most: the most tokens of a worker, divided by the mean of the workers, in the median step.
+        behind: versions by which samples are behind the trainer's: the median and the most.
+        idle: share of the slots for samples that the workers leave empty.
+    """
+
+    phase: str = GENERATE
+    limit: float | None = None
+    unit: str = ""
+    part: float = 0.0
+    work: float = 0.0
+    held: float = 0.0
+    waiting: tuple[str, float] = ("", 0.0)
+    seconds: tuple[float, float] = (0.0, 0.0)
+    most: float = 0.0
+    behind: tuple[float, float] = (0.0, 0.0)
+    idle: float = 0.0
+
+
+@attrs.define(eq=False, slots=False)
+class Stays:
+    """A sample's stay in a worker lasts from its first phase there to the end of its last one.
+
+    Phases in which nobody works on the sample do not count, and neither does training.
+
+    Args:
+        samples: all phases of the run.
+        sample: the number of each stay's sample; stays are in order of their start.
+        process: the position of the worker's process.
+        start: nanoseconds of the run, as is `end`.
+        step: the position of the step in which the stay ends; -1 outside of steps.
+        tokens: how many tokens were generated; 0 if that was not noted.
+        rows: for each phase of `samples` the position of its stay; -1 for none.
+    """
+
+    samples: Samples
+    sample: Integers
+    process: Integers
+    start: Integers
+    end: Integers
+    step: Integers
+    tokens: Floats
+    rows: Integers
+
+    @classmethod
+    def of(cls, run: Run, phase: str = GENERATE) -> Stays:
+        """The stays of a run with some phase in them."""
+        samples = run.samples
+        pairs = samples.sample * len(run.processes) + samples.process
+        others = np.logical_or.reduce([samples.of(name) for name in (*LASTING, TRAINED)])
+        has_phase = np.isin(pairs, pairs[samples.of(phase)])
+        works = np.flatnonzero(has_phase & ~others & samples.ended)
+        codes, at = np.unique(pairs[works], return_inverse=True)
+        start = np.full(len(codes), np.iinfo(np.int64).max)
+        end, step = np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64)
+        np.minimum.at(start, at, samples.start[works])
+        np.maximum.at(end, at, samples.end[works])
+        np.maximum.at(step, at, samples.last_step[works])
+        counts = np.nan_to_num(noted(samples, "tokens")[works])
+        tokens = np.bincount(at, counts, len(codes)).astype(float)
+        order = np.argsort(start, kind="stable")
+        rows = np.full(len(samples), -1)
+        rows[works] = np.argsort(order, kind="stable")[at]
+        sample, process = np.divmod(codes[order], max(1, len(run.processes)))
+        return cls(
+            samples,
+            sample,
+            process,
+            start[order],
+            end[order],
+            step[order],
+            tokens[order],
+            rows,
+        )
+
+    def __len__(self) -> int:
+        return len(self.sample)
+
+    @functools.cached_property
+    def lengths(self) -> Floats:
+        """Nanoseconds."""
+        lengths: Floats = (self.end - self.start).astype(float)
+        return lengths
+
+    @functools.cached_property
+    def workers(self) -> dict[int, Integers]:
+        """By process, its stays."""
+        numbers = np.unique(self.process).tolist()
+        return {number: np.flatnonzero(self.process == number) for number in numbers}
+
+    @functools.cached_property
+    def rounds(self) -> float:
+        """How often a worker ends all its samples before it begins more, on average."""
+        rounds = 0
+        for mine in self.workers.values():
+            latest = np.maximum.accumulate(self.end[mine])
+            rounds += 1 + int((self.start[mine][1:] >= latest[:-1]).sum())
+        return rounds / max(1, len(self.workers))
+
+    def filled(self, process: int) -> float:
+        """The mean share of a worker's slots in use, if it has as many as ever were in use."""
+        mine = self.workers[process]
+        times = np.concatenate([self.start[mine], self.end[mine]])
+        change = np.repeat([1, -1], len(mine))
+        order = np.lexsort((change, times))
+        used, lasted = np.cumsum(change[order])[:-1], np.diff(times[order])
+        return float((used * lasted).sum() / max(1, used.max(initial=1) * lasted.sum()))
+
+    # What if
+
+    def if_filled(self, process: int) -> tuple[Floats, Floats]:
+        """How the time of a worker would pass if all its slots were always in use.
+
+        The more samples are in flight, the longer each takes.
+        """
+        mine, (alone, each) = self.workers[process], self.of_a_token
+        slots, share = self._in_flight(process)[1].max(), self.filled(process)
+        slower = (alone + each * slots) / max(1e-9, alone + each * slots * share)
+        begin, end = float(self.start[mine].min()), float(self.end[mine].max())
+        return np.array([begin, end]), np.array([begin, begin + (end - begin) * share * slower])
+
+    def clocks(self, lengths: Floats) -> Clocks:
+        """How the time of the workers would pass if their stays took so many nanoseconds."""
+        return {
+            process: _clock(self.start[mine], self.end[mine], lengths[mine])
+            for process, mine in self.workers.items()
+        }
+
+    def without(self, phase: str) -> Floats:
+        """The lengths of the stays if a phase took no time, in whichever process it is."""
+        samples, lengths = self.samples, np.array(self.lengths)
+        by_sample: dict[int, list[int]] = {}
+        for stay, sample in enumerate(self.sample.tolist()):
+            by_sample.setdefault(sample, []).append(stay)
+        for row in np.flatnonzero(samples.of(phase) & samples.ended).tolist():
+            for stay in by_sample.get(int(samples.sample[row]), ()):
+                begin = max(samples.start[row], self.start[stay])
+                lengths[stay] -= max(0, min(samples.end[row], self.end[stay]) - begin)
+        least: Floats = lengths.clip(0)
+        return least
+
+    def until(self, limit: float) -> Floats:
+        """The lengths of the stays if samples ended at so many tokens."""
+        samples, lengths = self.samples, np.array(self.lengths)
+        tokens = np.nan_to_num(noted(samples, "tokens"))
+        rows = np.flatnonzero((self.rows >= 0) & (tokens > 0))
+        rows = rows[np.lexsort((samples.start[rows], self.rows[rows]))]
+        stay, count = self.rows[rows], tokens[rows]
+        before = np.cumsum(count) - count
+        before -= before[np.searchsorted(stay, stay)]
+        last = (before < limit) & (before + count > limit)
+        part = (limit - before[last]) / count[last]
+        for row, share in zip(rows[last].tolist(), part.tolist(), strict=True):
+            times, _, made = self._decoding[int(samples.process[row])]
+            first, end = np.interp([samples.start[row], samples.end[row]], times, made)
+            until = float(np.interp(first + share * (end - first), made, times))
+            at = self.rows[row]
+            lengths[at] = min(lengths[at], until - self.start[at])
+        return lengths
+
+    # Tokens
+
+    @functools.cached_property
+    def of_a_token(self) -> tuple[float, float]:
+        """What a token takes: nanoseconds by itself, and more for each sample in flight.
+
+        So a worker takes as long as its longest sample by itself, and as much longer as it has
+        tokens in all.
+        """
+        samples, tokens = self.samples, np.nan_to_num(noted(self.samples, "tokens"))
+        rows = np.flatnonzero((self.rows >= 0) & (tokens > 0))
+        took = (samples.end - samples.start)[rows].astype(float)
+        beside = np.zeros(len(rows))
+        for process in self.workers:
+            mine = samples.process[rows] == process
+            times, so_far = self._in_flight(process)[::2]
+            edges = [samples.start[rows][mine], samples.end[rows][mine]]
+            beside[mine] = np.diff(np.interp(edges, times, so_far), axis=0)[0]
+        count = beside / took.clip(1)
+        if len(rows) < 3 or count.std() == 0:
+            return float(took.sum() / max(1.0, tokens.sum())), 0.0
+        weight = np.sqrt(tokens[rows])
+        columns = np.stack([weight, weight * count], axis=1)
+        alone, each = np.linalg.lstsq(columns, weight * took / tokens[rows], rcond=None)[0]
+        return max(float(alone), 0.0), max(float(each), 0.0)
+
+    def _in_flight(self, process: int) -> tuple[Floats, Floats, Floats]:
+        """When the number of samples that a worker generates changes, it, and its integral."""
+        rows = np.flatnonzero(
+            self.samples.of(GENERATE) & self.samples.ended & (self.samples.process == process)
+        )
+        times = np.concatenate([self.samples.start[rows], self.samples.end[rows]]).astype(float)
+        order = np.argsort(times, kind="stable")
+        count = np.cumsum(np.repeat([1.0, -1.0], len(rows))[order])
+        so_far = np.concatenate([[0.0], np.cumsum(count[:-1] * np.diff(times[order]))])
+        return times[order], count, so_far
+
+    @functools.cached_property
+    def _decoding(self) -> dict[int, tuple[Floats, Floats, Floats]]:
+        """By process, times, samples in flight, and tokens that each sample would have so far."""
+        alone, each = self.of_a_token
+        by_process = {}
+        for process in self.workers:
+            times, count, _ = self._in_flight(process)
+            speed = 1 / (alone + each * count[:-1].clip(1)) if alone + each else count[:-1] + 1
+            made = np.concatenate([[0.0], np.cumsum(speed * np.diff(times))])
+            by_process[process] = times, count, made
+        return by_process
+
+
+def noted(samples: Samples, name: str) -> Floats:
+    """A note of all phases; NaN where it is missing."""
+    return samples.notes.get(name, np.full(len(samples), np.nan))
+
+
+def _clock(starts: Integers, ends: Integers, lengths: Floats) -> tuple[Floats, Floats]:
+    """When a worker's samples end, and when they would if they took `lengths`.
+
+    A worker has slots: a sample begins as long after the end of another one as it did.
+
+    >>> starts, ends = np.array([0, 0, 10]), np.array([10, 40, 30])
+    >>> _clock(starts, ends, np.array([10.0, 20.0, 20.0]))
+    (array([ 0., 10., 30., 40.]), array([ 0., 10., 20., 30.]))
+    """
+    in_order = np.sort(ends)
+    in_flight: list[float] = []
+    instead: list[float] = []
+    before: list[float] = []
+    after: list[float] = []
+    earlier = np.searchsorted(in_order, starts, "right")
+    for start, over, length in zip(
+        starts.tolist(), earlier.tolist(), lengths.tolist(), strict=True
+    ):
+        while len(instead) < over:
+            instead.append(heappop(in_flight))
+        begin = instead[-1] + (start - float(in_order[over - 1])) if over else float(start)
+        if not in_flight:  # the time between two rounds stays as it is
+            before.append(start)
+            after.append(begin)
+        heappush(in_flight, begin + length)
+    instead += sorted(in_flight)
+    times = np.concatenate([before, in_order]).astype(float)
+    order = np.argsort(times, kind="stable")
+    return times[order], np.concatenate([after, instead])[order]
