@@ -16,15 +16,25 @@ import pytest
 from click.testing import CliRunner
 from gpuprof._artifacts import ledger
 from gpuprof._artifacts.alive import record_rank
-from gpuprof._artifacts.dumps import _last_frames
+from gpuprof._artifacts.dumps import _by_signal, _last_frames
 from gpuprof._artifacts.stacks import read
 from gpuprof._cli import main
 from support.launched import GPUPROF, started
 from support.waiting import wait_until
 
 PROGRAM = """
-import itertools, queue, sys, threading
+import asyncio, itertools, queue, sys, threading
 import gpuprof
+
+async def forever():
+    await asyncio.Event().wait()  # task
+
+class Opaque:  # as Ray's coroutines are
+    def __await__(self):
+        return forever().__await__()
+
+async def task():
+    await Opaque()
 
 def next_batch(batches):
     with gpuprof.timer("data"):
@@ -44,7 +54,7 @@ def twice():
 with gpuprof.step(0):
     print("ready", flush=True)
     {"queue": lambda: next_batch(queue.Queue()), "c": endless_in_c, "python": endless,
-     "lock": twice}[sys.argv[1]]()
+     "lock": twice, "task": lambda: asyncio.run(task())}[sys.argv[1]]()
 """
 
 
@@ -90,6 +100,15 @@ def test_what_does_not_move_is_named(
     assert (state, f"train.py:{line}") == (found["state"], found["location"])
 
 
+def test_a_suspended_task_is_shown(tmp_path: Path) -> None:
+    """No thread is in it, and an object without attributes is between its coroutines."""
+    (line,) = [n for n, text in enumerate(PROGRAM.splitlines(), 1) if text.endswith("# task")]
+    with stuck(tmp_path, "task") as (run, _):
+        (task,) = [entry for entry in stacks(run)["stacks"] if "task" in entry["thread"]]
+    assert ["forever", "task"] == task["functions"][-2:]
+    assert ("waits", f"train.py:{line}") == (task["state"], task["location"])
+
+
 def test_a_stopped_process_is_named(tmp_path: Path) -> None:
     """It cannot answer, so the kernel does, and its last record tells where it was."""
     (line,) = [
@@ -102,6 +121,12 @@ def test_a_stopped_process_is_named(tmp_path: Path) -> None:
     assert (1, True) == (done.exit_code, f"Worker-0 (process {pid} on" in done.output)
     sentence = r"is stopped, by SIGSTOP or a debugger; its last record is \d+ s old, in twice at "
     assert re.search(rf"{sentence}train\.py:{line}\n", done.output), done.output
+
+
+def test_a_process_that_runs_python_code_gets_no_signal(tmp_path: Path) -> None:
+    """The signal's handler reads the frames without a lock, which would crash the process."""
+    with stuck(tmp_path, "python") as (_, pid):
+        assert _by_signal(pid) is None
 
 
 def sampled(run: Path) -> list[str]:

@@ -196,6 +196,9 @@ def _connected(answer: Mapping[str, Any]) -> Iterator[Process]:
 
 
 def _answered(file: str, answer: dict[str, Any], known: Process | None) -> Process:
+    state = answer.get("state", "answered")
+    if state not in ANSWERED and known is not None:  # a driver knows less than the files
+        answer = {**answer, **_last_seen(known)}
     return Process(
         str(answer["name"]),
         str(answer["group"]),
@@ -204,7 +207,7 @@ def _answered(file: str, answer: dict[str, Any], known: Process | None) -> Proce
         int(answer["pid"]),
         None if known is None else known.start,
         file,
-        answer.get("state", "answered"),
+        state,
         answer,
         path=None if known is None else known.path,
     )
@@ -320,10 +323,11 @@ def _by_signal(pid: int) -> list[dict[str, Any]] | None:
     The signal goes to gpuprof's own thread in the process, so it interrupts no call of the job.
 
     Returns:
-        The threads; ``None`` if the process has no signal handler or does not answer the signal.
+        The threads; ``None`` if the interpreter is not blocked, or the process has no signal
+        handler or does not answer the signal.
     """
     for path, number, thread in _memories(pid):
-        if not _catches(pid, number):
+        if not _catches(pid, number) or not _waits_for_gil(path, f"/proc/{pid}/task/{thread}"):
             continue
         try:
             with open(path, "r+b") as memory:
@@ -353,6 +357,33 @@ def _memories(pid: int) -> Iterator[tuple[str, int, int]]:
                 # a forked process inherits its parent's file, but not the parent's thread
                 if found and os.path.isdir(f"/proc/{pid}/task/{found[2]}"):
                     yield path, int(found[1]), int(found[2])
+
+
+def _waits_for_gil(memory: str, thread: str) -> bool:
+    """Whether gpuprof's thread in a process has waited for the GIL for the last `_SILENCE` seconds.
+
+    Then the GIL's holder is in C code: it would have given the GIL to the thread otherwise, even on
+    a busy machine.
+
+    Args:
+        memory: the in-memory file whose time of change shows when the thread last had the GIL.
+        thread: the thread's directory in `/proc`.
+    """
+    try:
+        if time.time() - os.stat(memory).st_mtime < _SILENCE:
+            return False
+        before = _switches(thread)
+        time.sleep(0.5)
+        # A thread that waits for the GIL asks for it every 5 ms. Any other wait does not wake it.
+        return _switches(thread) - before > 3 and time.time() - os.stat(memory).st_mtime > _SILENCE
+    except (OSError, StopIteration):
+        return False
+
+
+def _switches(thread: str) -> int:
+    """How often a thread has gone to sleep."""
+    with open(f"{thread}/status") as file:
+        return int(next(line for line in file if line.startswith("voluntary")).split()[1])
 
 
 def _catches(pid: int, number: int) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import faulthandler
 import fcntl
+import gc
 import os
 import re
 import signal
@@ -23,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from types import CodeType, FrameType
+from types import AsyncGeneratorType, CodeType, CoroutineType, FrameType
 from typing import Any
 
 from gpuprof_timing.recording import Node, roots, walk
@@ -55,6 +56,11 @@ OURS = tuple(
     for module in (sys.modules["gpuprof"], sys.modules["gpuprof_timing"])
 )
 """The directories of gpuprof's own functions, which are left out of all stacks."""
+
+_SUSPENDED = (AsyncGeneratorType, CoroutineType)
+_OPAQUE = ("coroutine_wrapper", "async_generator_asend")
+"""The types of objects that await a coroutine for others, such as Ray's Cython code, and have no
+attribute for it."""
 
 Frames = list[tuple[str, str, int]]
 """Function, file and line of each frame, the innermost frame first."""
@@ -137,17 +143,19 @@ class Answerer:
 
     def _run(self) -> None:
         unregister: Callable[[], object] = int
+        beat: Callable[[], object] = int
         with suppress(Exception):  # without the signal, only a hang with the GIL held goes unseen
-            unregister = _register(threading.get_native_id())
+            unregister, beat = _register(threading.get_native_id())
         try:
-            self._answer_until_over()
+            self._answer_until_over(beat)
         finally:
             unregister()
 
-    def _answer_until_over(self) -> None:
+    def _answer_until_over(self, beat: Callable[[], object]) -> None:
         due = time.monotonic() + INTERVAL
         while not self._over.wait(POLL):
             try:
+                beat()
                 self.look()
                 if time.monotonic() >= due:
                     due = time.monotonic() + INTERVAL
@@ -217,14 +225,18 @@ class Answerer:
             os.close(handle)
 
 
-def _register(thread: int) -> Callable[[], object]:
+def _register(thread: int) -> tuple[Callable[[], object], Callable[[], object]]:
     """Have an unused signal write the stacks, whichever thread holds the GIL.
+
+    The signal's handler reads frames without a lock, and crashes the process if Python code runs
+    meanwhile. So the asker sends the signal only if the thread has waited for the GIL for seconds.
 
     Args:
         thread: the native id of the thread that the asker sends the signal to.
 
     Returns:
-        A function that undoes the registration.
+        A function that undoes the registration, and one by which the thread shows the asker that it
+        has the GIL.
     """
     number = next(
         number
@@ -243,7 +255,11 @@ def _register(thread: int) -> Callable[[], object]:
             if os.path.samestat(os.fstat(memory), status):
                 os.close(memory)
 
-    return unregister
+    def beat() -> None:
+        if os.path.samestat(os.fstat(memory), status):
+            os.utime(memory)
+
+    return unregister, beat
 
 
 def snapshot(clock: Callable[[], int]) -> dict[str, Any]:
@@ -392,20 +408,32 @@ def _tasks() -> Iterator[tuple[Any, Frames, list[Mapping[str, Any]]]]:
                 key = getattr(awaitable, _KEY, None)
                 if isinstance(key, bytes):
                     task_waits.append({"on": "await", "calls": [(key.hex(), "")]})
-                frame = getattr(awaitable, "cr_frame", None) or getattr(awaitable, "gi_frame", None)
+                frame = _attribute(awaitable, "cr_frame", "gi_frame", "ag_frame")
                 if frame is not None:
                     task_waits += _told(frame)
                     if not frame.f_code.co_filename.startswith(OURS):
                         line = frame.f_lineno or 0
                         stack.append((_name(frame.f_code), frame.f_code.co_filename, line))
-                awaitable = getattr(awaitable, "cr_await", None) or getattr(
-                    awaitable, "gi_yieldfrom", None
-                )
+                awaitable = _awaited(awaitable)
             if stack:
                 count += 1
                 yield task, stack[::-1], task_waits[::-1]
         if count >= _MOST_TASKS:
             return
+
+
+def _awaited(awaitable: Any) -> Any:
+    """What a suspended coroutine or generator awaits; ``None`` if it is the innermost one."""
+    inner = _attribute(awaitable, "cr_await", "gi_yieldfrom", "ag_await")
+    if type(inner).__name__ in _OPAQUE:
+        inside = gc.get_referents(inner)
+        inner = next((one for one in inside if isinstance(one, _SUSPENDED)), None)
+    return inner
+
+
+def _attribute(awaitable: Any, *names: str) -> Any:
+    """The first of these attributes that is not ``None``."""
+    return next(filter(None, (getattr(awaitable, name, None) for name in names)), None)
 
 
 def _all_tasks(asyncio: Any) -> list[Any]:
