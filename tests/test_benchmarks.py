@@ -17,6 +17,7 @@ QUICK = {
     "explain_on_ray": ["--times", "0", "--without", "1", "--steps", "10"],
     "explain_scale": ["--workers", "8", "--steps", "10"],
     "import_time": ["--rounds", "1"],
+    "hangs": ["--rounds", "1", "--only", "lock"],
     "integration_cost": ["--rounds", "1", "--scopes", "10"],
     "lines_of_code": ["--times", "1", "--only", "slow fifo"],
     "machine_causes": ["--times", "1", "--only", "no cause"],

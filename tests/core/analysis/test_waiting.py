@@ -57,6 +57,22 @@ def test_three_in_a_circle_are_a_deadlock() -> None:
     assert [f"deadlock: A-0 {at} B-0 {at} C-0 {at} A-0"] == found
 
 
+def test_calls_of_actors_that_run_several_at_once_are_no_deadlock() -> None:
+    """A waits for B in one task, and B for A in another, which does not wait for the first."""
+    first = process("A-0", function="main_loop")
+    second = process("B-0", function="main_loop")
+    for actor, waiter, runner in ((first, ("01", "02"), "03"), (second, ("04", "03"), "02")):
+        frames = [["serve", "/home/me/train.py", 9]]
+        actor.answer["tasks"] = [
+            {"name": "1", "frames": frames, "waits": [gets(waiter[1]), runs(waiter[0])]},
+            {"name": "2", "frames": frames, "waits": [runs(runner)]},
+        ]
+    waits_for = "(serve at train.py:9)"
+    assert [f"B-0 waits for A-0 {waits_for}", f"A-0 waits for B-0 {waits_for}"] == said(
+        first, second
+    )
+
+
 def test_a_call_that_waits_in_line_waits_for_the_actor() -> None:
     """It has not begun, and its actor runs another."""
     found = said(
@@ -82,10 +98,26 @@ def test_nobody_is_said_to_run_what_a_silent_process_may_run() -> None:
     assert sentence.endswith("a task; no process that answered runs it, and A-0 did not answer")
 
 
-def rank(number: int, begun: int, function: str) -> Process:
+def rank(number: int, begun: int, function: str, operation: str = "") -> Process:
     groups = [{"name": "g", "ranks": [[0, 1, 3]], "begun": begun}]
-    answer = {"rank of job": number, "groups": groups}
-    return process(f"Worker-{number}", function=function, **answer)
+    answer: dict[str, Any] = {"rank of job": number, "groups": groups}
+    rank_process = process(f"Worker-{number}", function=function, **answer)
+    if operation:
+        c10d = "/lib/python3/site-packages/torch/distributed/distributed_c10d.py"
+        rank_process.answer["threads"][0]["frames"].insert(0, [operation, c10d, 1])
+    return rank_process
+
+
+def test_a_rank_that_is_in_another_collective_is_named() -> None:
+    """It has skipped one, and so begun as many as the others that are in the next."""
+    found = said(
+        rank(0, 5, "train", "all_reduce"),
+        rank(1, 5, "ends", "barrier"),
+        rank(2, 5, "train", "all_reduce"),
+    )
+    (sentence,) = found
+    assert sentence.startswith("2 of 3 (ranks 0,2) are in all_reduce #5 of their group")
+    assert sentence.endswith("; rank 1 (Worker-1) is in torch.barrier < ends at train.py:7")
 
 
 def test_ranks_that_have_begun_as_many_collectives_are_not_late() -> None:

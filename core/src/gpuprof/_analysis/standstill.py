@@ -43,6 +43,8 @@ class Doing:
         seconds: for how long that has been open.
         state: ``moves``, ``busy`` (the same functions, on a core), ``waits``; empty if it was
             looked at once.
+        waits: what the calls on its stack wait for or run, the innermost first; see
+            `gpuprof._session.dump.waits`.
     """
 
     process: Process
@@ -51,6 +53,7 @@ class Doing:
     scope: str
     seconds: float
     state: str
+    waits: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def chain(self) -> tuple[str, ...]:
@@ -148,10 +151,10 @@ def doings(now: Sequence[Process], later: Sequence[Process] = ()) -> list[Doing]
             state = _state(thread, earlier_one, answer, past) if later else ""
             name = "" if thread["main"] else f"thread {thread['name']}"
             results.append(_doing(process, thread, name, state))
-        results += [
-            _doing(process, task, f"task {task['name']}", "waits" if later else "")
-            for task in answer.get("tasks", [])
-        ]
+        past_tasks = {task["name"]: task for task in past.get("tasks", [])}
+        for task in answer.get("tasks", []):
+            same = _task_state(task, past_tasks.get(task["name"])) if later else ""
+            results.append(_doing(process, task, f"task {task['name']}", same))
     return [doing for doing in results if doing.frames]
 
 
@@ -170,7 +173,15 @@ def _doing(process: Process, thread: Mapping[str, Any], name: str, state: str) -
         str(scope.get("path", "")),
         float(scope.get("seconds", 0)),
         state,
+        tuple(thread.get("waits", ())),
     )
+
+
+def _task_state(task: Mapping[str, Any], before: Mapping[str, Any] | None) -> str:
+    if before is None:
+        return "moves"
+    same = all(task[key] == before[key] for key in ("frames", "waits"))
+    return "waits" if same else "moves"
 
 
 def _state(

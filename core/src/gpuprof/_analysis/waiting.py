@@ -6,8 +6,8 @@ Says less rather than wrong: where a call or a rank is not known, there is no ed
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import attrs
 
@@ -32,7 +32,7 @@ class Collective:
         size: of the group.
         inside: what the ranks that have begun it do.
         late: the others: the rank, how many it has begun, and what it does; ``None`` if that is not
-            known.
+            known, or if it has begun as many, of which this is another operation.
     """
 
     operation: str
@@ -44,7 +44,7 @@ class Collective:
 
 @attrs.frozen
 class Cycle:
-    """Processes each of which waits for the next, and the last for the first."""
+    """Threads or tasks each of which waits for the next, and the last for the first."""
 
     around: tuple[Doing, ...]
 
@@ -82,8 +82,9 @@ def waits(processes: Sequence[Process], doings: Iterable[Doing]) -> list[Wait]:
     Args:
         doings: of the same processes.
     """
+    doings = list(doings)
     mains = {doing.process.file: doing for doing in doings if not doing.thread}
-    return [*_collectives(processes, mains), *_calls(processes, mains)]
+    return [*_collectives(processes, mains), *_calls(processes, doings)]
 
 
 def _collectives(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator[Collective]:
@@ -114,9 +115,13 @@ def _collectives(processes: Sequence[Process], mains: Mapping[str, Doing]) -> It
                 slow = by_rank.get(rank) or _by_its_own_rank(rank, processes, inside)
                 doing = mains.get(slow.file) if slow is not None else None
                 late.append((rank, count, doing))
+        operations = Counter(filter(None, map(_operation, inside)))
+        operation = operations.most_common(1)[0][0] if operations else ""
+        for doing in list(inside):
+            if _operation(doing) not in ("", operation):  # after it has skipped one, or more
+                inside.remove(doing)
+                late.append((doing.process.answer["rank of job"], None, doing))
         if inside and late and not any(row[2] and row[2].state == "moves" for row in late):
-            operations = {_operation(d) for d in inside}
-            operation = operations.pop() if len(operations) == 1 else ""
             size = len(everybody[name])
             yield Collective(operation, number, size, tuple(inside), tuple(late))
 
@@ -147,49 +152,47 @@ def _operation(doing: Doing) -> str:
     return ""
 
 
-def _calls(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator[Wait]:
-    running: dict[str, Process] = {}
-    actors: dict[str, Process] = {}
-    for process in processes:
-        for entries in _told(process):
-            for what in entries:
-                if "runs" in what:
-                    running[what["runs"]] = process
-        actor = process.answer.get("actor")
-        if actor and not actor.startswith(_NO_ACTOR):
-            actors[actor] = process
-    busy = {process.file for process in running.values()}
-    edges: dict[str, set[str]] = {}
-    by_file = {process.file: process for process in processes}
-    for process in processes:
-        doing = mains.get(process.file)
-        if doing is None or doing.state == "moves":
+def _calls(processes: Sequence[Process], doings: Iterable[Doing]) -> Iterator[Wait]:
+    stacks = [doing for doing in doings if doing.waits]
+    running: dict[str, int] = {}
+    busy: dict[str, set[int]] = {}
+    for number, doing in enumerate(stacks):
+        for what in doing.waits:
+            if "runs" in what:
+                running[what["runs"]] = number
+                busy.setdefault(doing.process.file, set()).add(number)
+    actors = {
+        actor: process
+        for process in processes
+        if (actor := process.answer.get("actor")) and not actor.startswith(_NO_ACTOR)
+    }
+    edges: dict[int, set[int]] = {}
+    for number, doing in enumerate(stacks):
+        if doing.state == "moves" or "on" not in doing.waits[0]:
             continue
-        for entries in _told(process):
-            if not entries or "on" not in entries[0]:
-                continue
-            calls = entries[0]["calls"]
-            # one of several may have ended, unless somebody runs it
-            targets = {running[key].file for key, _ in calls if key in running}
-            actor = actors.get(calls[0][1]) if len(calls) == 1 and not targets else None
-            if actor is not None and actor.file in busy:
-                targets = {actor.file}
-            elif actor is not None:  # it has not begun: its arguments may be missing
-                needs = _needs(process, calls[0][0])
-                targets = {running[key].file for key in needs if key in running}
-                if not targets:
-                    yield Unknown(doing, True, False, actor)
-            if targets:
-                edges.setdefault(process.file, set()).update(targets - {process.file})
-                if targets == {process.file}:
-                    yield Cycle((doing,))
-            elif calls and not any(actor in actors for _, actor in calls):
-                of_actor = not any(actor.startswith(_NO_ACTOR) or not actor for _, actor in calls)
-                yield Unknown(doing, of_actor, len(calls) > 1)
+        calls = doing.waits[0]["calls"]
+        # one of several may have ended, unless somebody runs it
+        targets = {running[key] for key, _ in calls if key in running}
+        actor = actors.get(calls[0][1]) if len(calls) == 1 and not targets else None
+        if actor is not None and actor.file in busy:
+            # with several at once, nobody knows which has to end
+            targets = busy[actor.file] if len(busy[actor.file]) == 1 else set()
+        elif actor is not None:  # it has not begun: its arguments may be missing
+            needs = _needs(doing.process, calls[0][0])
+            targets = {running[key] for key in needs if key in running}
+            if not targets:
+                yield Unknown(doing, True, False, actor)
+        if targets:
+            edges.setdefault(number, set()).update(targets - {number})
+            if targets == {number}:
+                yield Cycle((doing,))
+        elif calls and not any(actor in actors for _, actor in calls):
+            of_actor = not any(actor.startswith(_NO_ACTOR) or not actor for _, actor in calls)
+            yield Unknown(doing, of_actor, len(calls) > 1)
     cycles = _cycles(edges)
     for cycle in cycles:
-        yield Cycle(tuple(mains[file] for file in cycle))
-    yield from _chains(edges, {file for cycle in cycles for file in cycle}, mains, by_file)
+        yield Cycle(tuple(stacks[number] for number in cycle))
+    yield from _chains(edges, {number for cycle in cycles for number in cycle}, stacks)
 
 
 def _needs(process: Process, key: str) -> list[str]:
@@ -204,17 +207,10 @@ def _needs(process: Process, key: str) -> list[str]:
     return [int(number).to_bytes(KEY, "little").hex() for number in needs if number]
 
 
-def _told(process: Process) -> Iterator[Sequence[Mapping[str, Any]]]:
-    """What the calls on each stack wait for or run, the innermost first."""
-    for kind in ("threads", "tasks"):
-        for stack in process.answer.get(kind, ()):
-            yield stack.get("waits") or ()
-
-
-def _cycles(edges: Mapping[str, set[str]]) -> list[list[str]]:
-    """Each process is in one cycle at most: the first that is found from it."""
-    cycles: list[list[str]] = []
-    in_cycles: set[str] = set()
+def _cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
+    """Each stack is in one cycle at most: the first that is found from it."""
+    cycles: list[list[int]] = []
+    in_cycles: set[int] = set()
     for start in edges:
         path = [start]
         stack = [iter(sorted(edges[start]))]
@@ -233,23 +229,20 @@ def _cycles(edges: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def _chains(
-    edges: Mapping[str, set[str]],
-    in_cycles: set[str],
-    mains: Mapping[str, Doing],
-    by_file: Mapping[str, Process],
+    edges: Mapping[int, set[int]], in_cycles: set[int], stacks: Sequence[Doing]
 ) -> Iterator[Chain]:
-    waiters: dict[str, set[str]] = {}
+    waiters: dict[int, set[int]] = {}
     for start in edges.keys() - in_cycles:
         visits, following = {start}, [start]
         while following:
-            file = following.pop(0)
-            if file != start and (file in in_cycles or file not in edges):
-                waiters.setdefault(file, set()).add(start)
+            number = following.pop(0)
+            if number != start and (number in in_cycles or number not in edges):
+                waiters.setdefault(number, set()).add(start)
                 continue  # the cycle itself is told
-            unseen = sorted(edges.get(file, set()) - visits)
+            unseen = sorted(edges.get(number, set()) - visits)
             visits.update(unseen)
             following += unseen
-    for file, those in sorted(waiters.items()):
-        if file in mains:
-            processes = sorted((by_file[name] for name in those), key=lambda p: (p.group, p.rank))
-            yield Chain(tuple(processes), mains[file])
+    for number, those in sorted(waiters.items()):
+        by_file = {stacks[other].process.file: stacks[other].process for other in those}
+        processes = sorted(by_file.values(), key=lambda p: (p.group, p.rank))
+        yield Chain(tuple(processes), stacks[number])
