@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import json
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from gpuprof._analysis.run import Run
 from gpuprof._analysis.scopes import spreads
 from gpuprof._cli import main
 from gpuprof._report import gantt, heat, page
-from support import page_run
+from support import page_run, sample_run
 from support.page_run import HOSTILE
 from support.run_files import session_file
 from support.simulated_pair import SimulatedJob
@@ -444,3 +445,24 @@ def test_the_page_is_not_larger_than_its_parts(made: Parsed, run: Path) -> None:
     """A small run has a small page."""
     assert (run / "page.html").stat().st_size < 2**20
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", (run / "page.html").read_text())
+
+
+def test_samples_of_a_step_are_drawn_from_the_tail(tmp_path: Path) -> None:
+    """With the moments at which most of them were done, and the workers that became idle."""
+    directory = sample_run.write(tmp_path / "run", steps=4, workers=2, samples=4)
+    (found,) = page.collect([str(directory)], tmp_path / "page.html")["runs"]
+    step = found["samples"]["steps"][-1]
+    trained = found["samples"]["names"].index("trained")
+    ends = [
+        max(sum(row["phases"][at + 2 : at + 4]) for at in before(row["phases"], trained))
+        for row in step["rows"]
+    ]
+    assert (8, 8) == (step["count"], len(ends))
+    assert sorted(ends, reverse=True) == ends
+    assert step["done"] == sorted(step["done"])
+    assert step["done"][-1] == max(worker[1][-1] for worker in step["workers"]) == ends[0]
+
+
+def before(phases: list[int], trained: int) -> Iterator[int]:
+    """Where the phases that come before training begin."""
+    yield from (at for at in range(0, len(phases), 5) if phases[at] != trained)

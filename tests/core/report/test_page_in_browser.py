@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from gpuprof._cli import main
 from gpuprof._report.words import duration
-from support import browser, large_run, page_run
+from support import browser, large_run, page_run, sample_run
 from support.browser import Opened
 
 pytestmark = pytest.mark.chromium
@@ -177,3 +177,17 @@ def test_ten_thousand_workers(chromium: Any, tmp_path: Path) -> None:
     assert ([], []) == (found.requests, found.complaints)
     assert 64 == found.page.locator("#heat tbody tr").count()
     assert "node-154" == found.page.locator("#heat tbody th").first.inner_text()
+
+
+def test_samples_of_a_step_are_drawn(chromium: Any, tmp_path: Path) -> None:
+    """A sentence says when most of them were done."""
+    made = sample_run.write(tmp_path / "run", steps=4)
+    assert 0 == CliRunner().invoke(main, ["html", str(made)]).exit_code
+    opened = browser.open_page(chromium, made / "page.html")
+    assert [] == opened.complaints
+    assert "64 samples. Done: 50 % after " in opened.page.locator("#samples").inner_text()
+
+
+def test_a_run_without_samples_has_no_picture_of_them(opened: Opened) -> None:
+    """Most runs are not of reinforcement learning."""
+    assert 0 == opened.page.locator("#samples").count()

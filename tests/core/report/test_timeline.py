@@ -659,3 +659,27 @@ def test_without_the_extra(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = gpuprof(str(run))
     assert 2 == done.exit_code
     assert "pip install perfetto" in done.stderr
+
+
+def test_the_samples_that_were_done_last_come_first(
+    run: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In each step, with their phases inside them; the others are left out."""
+    monkeypatch.setattr(timeline, "_MOST_SAMPLE_ROWS", 1)
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
+    for number in range(2):
+        begin = 100 * number
+        driver.step(number, begin, begin + 100)
+        worker.sample(f"{number}/short", "generate", begin + 1, begin + 20)
+        worker.sample(f"{number}/long", "generate", begin + 1, begin + 80, tokens=7)
+        worker.sample(f"{number}/long", "tool", begin + 10, begin + 30)
+    write_run(run, [driver, worker])
+    samples = opened().query(
+        "SELECT slice.name, slice.dur, slice.depth FROM slice "
+        "JOIN track ON track.id = slice.track_id WHERE track.name = 'done last' "
+        "ORDER BY slice.ts, slice.depth"
+    )
+    assert [
+        *(("0/long", 79, 0), ("generate", 79, 1), ("tool", 20, 2)),
+        *(("1/long", 79, 0), ("generate", 79, 1), ("tool", 20, 2)),
+    ] == samples

@@ -96,6 +96,52 @@ class Samples:
         return float(np.nansum(kept) + self.left_out_notes.get(name, np.empty(0)).sum())
 
 
+@attrs.frozen(eq=False)
+class Tail:
+    """The samples that processes worked on between two moments, the last to be done first.
+
+    Args:
+        sample: their numbers.
+        end: when each was done, in nanoseconds, also where that was after the second moment.
+        weight: how many samples each stands for.
+    """
+
+    sample: Integers
+    end: Integers
+    weight: Integers
+
+    def done(self, share: float) -> int:
+        """The moment at which a share of the samples was done, in nanoseconds.
+
+        >>> tail = Tail(np.arange(4), np.array([90, 40, 30, 20]), np.ones(4, np.int64))
+        >>> tail.done(0.5), tail.done(0.9)
+        (30, 90)
+        """
+        counts = np.cumsum(self.weight[::-1])
+        return int(self.end[::-1][np.searchsorted(counts, share * counts[-1])])
+
+
+def working(samples: Samples) -> Flags:
+    """Which phases are work on a sample before it is trained."""
+    mask = np.ones(len(samples), bool)
+    for name in (*LASTING, TRAINED):
+        mask &= ~samples.of(name)
+    return mask
+
+
+def tail(samples: Samples, start: int, end: int) -> Tail:
+    """The samples that processes worked on between two moments."""
+    rows = np.flatnonzero(working(samples) & (samples.start < end) & (samples.end > start))
+    numbers, positions = np.unique(samples.sample[rows], return_inverse=True)
+    positions = positions.reshape(-1)
+    ends = np.zeros(len(numbers), np.int64)
+    np.maximum.at(ends, positions, samples.end[rows])
+    weights = np.ones(len(numbers), np.int64)
+    np.maximum.at(weights, positions, samples.weight[rows])
+    order = np.argsort(-ends, kind="stable")
+    return Tail(numbers[order], ends[order], weights[order])
+
+
 def samples_of(ledgers: Sequence[Ledger], starts: Integers, ends: Integers) -> Samples:
     """Join the phases of all processes.
 

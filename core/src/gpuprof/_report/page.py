@@ -34,7 +34,7 @@ from gpuprof._artifacts.formats import Manifest, RowEntry, WorkerEntry
 from gpuprof._artifacts.manifest import setup as setup_of
 from gpuprof._artifacts.receipt import count, counted, size_text
 from gpuprof._report import explain as explaining
-from gpuprof._report import gantt
+from gpuprof._report import gantt, samples
 from gpuprof._report.diff import as_dict, interval, percent, signed, verdict
 from gpuprof._report.flames import flames
 from gpuprof._report.heat import HeatMap, heat_maps
@@ -51,6 +51,8 @@ _MOST_DRAWN = 60
 _LARGEST_DRAWN = 2_000_000
 """The most characters of the drawn steps' data. The median and slowest steps are always drawn."""
 _MOST_CAPTURED = 5
+_MOST_SAMPLED_STEPS = 12
+"""The most steps whose samples the page draws."""
 _MOST_STRETCHES = 600
 """The most stretches of a critical path; the longest are kept."""
 _MOST_PLACES = 2000
@@ -132,7 +134,7 @@ def _hash(content: str) -> str:
     return f"sha256-{base64.b64encode(digest).decode()}"
 
 
-_DRAWN = ("run", "explain", "steps", "gantt", "heat", "trees", "stacks", "ranges")
+_DRAWN = ("run", "explain", "steps", "gantt", "samples", "heat", "trees", "stacks", "ranges")
 
 
 def _block(data: Mapping[str, Any]) -> str:
@@ -216,6 +218,7 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
         if bars and read
         else {"why": _no_steps(read, without)},
         "gantt": pictures,
+        "samples": _samples(read, pictures) if read else {"why": without},
         "heat": _heat(read, explanation) if read else {"why": without},
         "trees": trees,
         "stacks": _stacks(explainer, answer),
@@ -418,6 +421,30 @@ def _places(step: _Section) -> set[int]:
     for row in step["rows"]:
         numbers.update(row["spans"][::4], row["folds"][::6])
     return numbers - {-1}
+
+
+def _samples(run: Run, pictures: _Section) -> _Section:
+    """The samples of some of the drawn steps; the median and the slowest one come first."""
+    if not len(run.samples):
+        return {"why": "The job recorded no samples."}
+    if "why" in pictures:
+        return {"why": pictures["why"]}
+    drawn = list(zip(pictures["at"], pictures["steps"], strict=True))
+    drawn.sort(key=lambda each: each[1]["why"] == "chosen")
+    steps: list[_Section] = []
+    for at, section in drawn[:_MOST_SAMPLED_STEPS]:
+        picture = samples.picture(run, at)
+        if picture is not None:
+            steps.append({**picture, "why": section["why"]})
+    if not steps:
+        return {"why": "Nobody worked on a sample in the drawn steps."}
+    used = {row[0] for step in steps for row in step["workers"]}
+    used |= {number for step in steps for row in step["rows"] for number in row["phases"][1::5]}
+    return {
+        "steps": sorted(steps, key=lambda step: step["step"]),
+        "names": [_cut(name) for name in run.samples.names],
+        "workers": {number: _cut(run.processes[number].name) for number in sorted(used)},
+    }
 
 
 # Workers and places

@@ -16,6 +16,7 @@ import numpy as np
 
 from gpuprof._analysis.reading import found_rounds
 from gpuprof._analysis.run import Step as Round
+from gpuprof._analysis.samples import Samples, samples_of, tail
 from gpuprof._analysis.stacks import is_idle, numbered
 from gpuprof._artifacts import stacks as artifacts
 from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS, Ledger, Step, clock_notes
@@ -25,6 +26,7 @@ from gpuprof._report.clock_check import clock_shift
 from gpuprof._report.perfetto import Extra, TraceWriter
 from gpuprof._report.recorded import Recorded, recorded
 from gpuprof._report.stacks import chart
+from gpuprof._report.words import ordinal
 from gpuprof._shim.safe import replacing
 from gpuprof.backend.types import RecordedTrack
 from gpuprof.errors import ConfigError, OutputError
@@ -42,6 +44,8 @@ _OF_THREAD = 3
 """Tracks of a thread: its scopes, those that the ledger has only as a sum, and its stacks."""
 _MOST_SAMPLED = 200_000
 """The most slices of sampled stacks; the longest of each process are kept."""
+_MOST_SAMPLE_ROWS = 30
+"""The most rows of samples."""
 _FEWEST_SAMPLED = 500
 """The number of such slices that each process may have, even if there are many processes."""
 
@@ -197,7 +201,8 @@ class _Drawing:
         nodes = {ledger.header["node"] for ledger in drivers}
         others = {ledger.header["node"] for ledger in self._ledgers}
         others |= {report.node for report in self._recorded}
-        for rank, node in enumerate((*sorted(nodes), *sorted(others - nodes)), 1):
+        self._samples(rank=1)
+        for rank, node in enumerate((*sorted(nodes), *sorted(others - nodes)), 2):
             self._node(node, rank)
         if self._writer.left:
             self._timeline.notes.append(
@@ -256,6 +261,53 @@ class _Drawing:
                 f"{ledger.path}: its last {ledger.damaged} bytes are damaged and left out"
             )
         self._reports(reports, ledger, track)
+
+    def _samples(self, rank: int) -> None:
+        """The samples that were done last in each step, each with its phases.
+
+        The first row has the last one of each step.
+        """
+        edges = sorted({(step.start, step.end) for step in self._all_steps()})
+        starts, ends = (
+            (np.array(column, np.int64) for column in zip(*edges, strict=True))
+            if (edges)
+            else (np.empty(0, np.int64),) * 2
+        )
+        samples = samples_of(self._ledgers, starts, ends)
+        if not len(samples):
+            return
+        whole = int(samples.start.min()), int(samples.end.max()) + 1
+        rows: dict[int, list[_Row]] = defaultdict(list)
+        drawn: set[int] = set()
+        count = 0
+        by_sample = np.argsort(samples.sample, kind="stable")
+        bounds = np.searchsorted(samples.sample[by_sample], np.arange(len(samples.ids) + 1))
+        for start, end in edges or [whole]:
+            if end < self._begin or start > self._end:
+                continue
+            last = tail(samples, start, end)
+            numbers = [number for number in last.sample.tolist() if number not in drawn]
+            count += len(numbers)
+            for row, number in enumerate(numbers[:_MOST_SAMPLE_ROWS]):
+                drawn.add(number)
+                phases = by_sample[bounds[number] : bounds[number + 1]]
+                rows[row] += _phases(samples, number, phases)
+        group = self._writer.track("samples", 0, rank)
+        for row in sorted(rows):
+            title = "done last" if not row else f"done {ordinal(row + 1)} to last"
+            self._rows(title=title, parent=group, category="sample", rows=rows[row], rank=row)
+        if count > len(drawn):
+            self._timeline.notes.append(
+                f"samples: of {count:,}, the {_MOST_SAMPLE_ROWS} that were done last in each step "
+                "are shown"
+            )
+
+    def _all_steps(self) -> Iterator[Round]:
+        yield from self._rounds
+        for ledger in () if self._rounds else _steppers(self._ledgers):
+            last = ledger.last
+            for step in ledger.steps():
+                yield Round(step.number, *_times_of(step, ledger, last))
 
     # What a process recorded of itself
 
@@ -549,6 +601,22 @@ class _Drawing:
 
 _Row = tuple[str, int, int, dict[str, "str | int | float"]]
 """A slice's name, start, end, and the details that are shown with the slice."""
+
+
+def _phases(samples: Samples, number: int, phases: Integers) -> list[_Row]:
+    """A sample, and its phases inside it."""
+    rows: list[_Row] = []
+    for at in phases.tolist():
+        notes = {
+            name: float(values[at])
+            for name, values in samples.notes.items()
+            if not np.isnan(values[at])
+        }
+        name = samples.names[samples.phase[at]]
+        name = name if samples.ended[at] else f"{name} (never ended)"
+        rows.append((name, int(samples.start[at]), int(samples.end[at]), dict(notes)))
+    begin, end = min(row[1] for row in rows), max(row[2] for row in rows)
+    return [(samples.ids[number], begin, end, {}), *rows]
 
 
 def _times_of(step: Step, ledger: Ledger, last: int) -> tuple[int, int]:

@@ -600,6 +600,88 @@ function rangesOf(window) {
   return [made.holder, window.left ? el("p", { class: "quiet" }, `${window.left} more ranges: gpuprof report --nvtx`) : ""];
 }
 
+// Samples of one step: the tail first, and below it when each worker had one
+
+const PHASES = { generate: "c0", tool: "c1", reward: "c2", trained: "c4", queued: "wait", buffered: "wait" };
+const phaseClass = (name) => PHASES[name] || `c${5 + (hue(name) % 5)}`;
+
+function drawSamples(root, run) {
+  const { steps, names, workers } = run.samples;
+  const select = el("select", { "aria-label": "step of the samples", onchange: () => { current = steps[Number(select.value)]; show(); } },
+    steps.map((step, at) => el("option", { value: at }, `step ${step.step} · ${duration(step.seconds)}${step.why === "chosen" ? "" : ` · ${step.why}`}`)));
+  const first = Math.max(0, steps.findIndex((step) => step.why === "median"));
+  const said = el("p"), note = el("p", { class: "quiet" }), holder = el("div");
+  let current = steps[first], width = 0;
+  select.value = first;
+  const used = [...new Set(steps.flatMap((step) => step.rows.flatMap((row) => row.phases.filter((_, at) => at % 5 === 0))))];
+  root.append(el("div", { class: "tools" }, select), said, holder,
+    legend(...used.map((name) => [phaseClass(names[name]), names[name]]), ["idle", "the worker has no sample"]), note);
+  drawn(holder, (found) => { width = found; show(); });
+
+  function show() {
+    if (!width) return;
+    const per = (share) => (share < 1 ? `${Math.round(100 * share)} %` : "all");
+    said.textContent = `${current.count} samples. Done: ${current.shares.map((each, at) => `${per(each)} after ${duration(current.done[at] / 1e9)}`).join(", ")}.`;
+    const left = [];
+    if (current.left) left.push(`${current.left} samples that were done earlier are not drawn`);
+    if (current.workers_left) left.push(`nor are ${current.workers_left} workers that became idle earlier`);
+    note.textContent = left.length ? `${left.join(", ")}.` : "";
+    holder.replaceChildren(picture());
+  }
+
+  function picture() {
+    const labels = width < 480 ? 84 : 150, thick = 9, wide = width - labels;
+    const length = current.seconds * 1e9;
+    const top = 32, between = 24, base = top + current.rows.length * thick + between;
+    const height = base + current.workers.length * 14 + 4;
+    const x = (time) => labels + (Math.min(time, length) / length) * wide;
+    const made = svg("svg", { ...sized(width, height), role: "img", "aria-label": `samples of step ${current.step}` });
+    for (const value of ticks(current.seconds, Math.max(2, wide / 130))) {
+      made.append(svg("line", { class: "grid", x1: x(value * 1e9), x2: x(value * 1e9), y1: 16, y2: height }));
+      if (x(value * 1e9) < width - 40) made.append(svg("text", { x: x(value * 1e9) + 2, y: 12 }, value ? duration(value) : "0"));
+    }
+    const label = (text, y, kind) => made.append(svg("text", { x: labels - 6, y, "text-anchor": "end", class: kind || null },
+      text.length > labels / 6 ? `${text.slice(0, labels / 6 - 1)}…` : text));
+    label("tail first", top - 4);
+    current.rows.forEach((row, number) => {
+      const y = top + number * thick;
+      const depths = [];
+      for (let at = 0; at < row.phases.length; at += 5) {
+        const [name, worker, start, size, ended] = row.phases.slice(at, at + 5);
+        while (depths.length && depths[depths.length - 1] <= start) depths.pop();
+        const inset = Math.min(depths.length, 2) * 2.5;
+        depths.push(start + size);
+        const rect = svg("rect", { class: `span ${phaseClass(names[name])}`, x: x(start), y: y + inset, width: Math.max(0.8, x(start + size) - x(start)), height: thick - 1 - inset });
+        rect.about = `${row.id}: ${names[name]}${ended ? "" : " (never ended)"}, ${workers[worker]}\n${duration(size / 1e9)}, from ${duration(start / 1e9)}${row.tokens ? `\n${row.tokens} tokens in all` : ""}`;
+        made.append(rect);
+      }
+    });
+    label("workers", base - 6);
+    current.workers.forEach(([worker, stretches], number) => {
+      const y = base + number * 14;
+      made.append(svg("rect", { class: "idle", x: labels, y, width: wide, height: 11 }));
+      for (let at = 0; at < stretches.length; at += 2) {
+        made.append(svg("rect", { class: "c0", x: x(stretches[at]), y, width: Math.max(0.8, x(stretches[at + 1]) - x(stretches[at])), height: 11 }));
+      }
+      const last = stretches[stretches.length - 1];
+      const bar = svg("rect", { fill: "transparent", x: labels, y, width: wide, height: 11 });
+      bar.about = `${workers[worker]}: its last sample was done after ${duration(last / 1e9)}`;
+      made.append(bar);
+      label(workers[worker], y + 9);
+    });
+    let before = -100;
+    current.done.forEach((time, at) => {
+      if (time > length) return;
+      made.append(svg("line", { class: "median", x1: x(time), x2: x(time), y1: 18, y2: height }));
+      const text = current.shares[at] < 1 ? `${Math.round(100 * current.shares[at])} %` : "all";
+      if (x(time) - before > 34) made.append(svg("text", { class: "strong", x: Math.min(x(time), width - 16), y: 26, "text-anchor": "middle" }, text));
+      before = x(time);
+    });
+    tipped(made, (event) => event.target.about || "");
+    return made;
+  }
+}
+
 // The whole page
 
 addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((each) => { each.open = true; }));
@@ -626,6 +708,7 @@ for (const [number, run] of data.runs.entries()) {
     const median = run.gantt.steps.findIndex((step) => step.why === "median");
     chooseDrawn(Math.max(0, median));
   }
+  if (has("samples") && side("samples")) drawSamples(side("samples"), run);
   if (has("heat")) drawHeat(side("heat"), run);
   if (has("trees")) drawTrees(side("trees"), run);
   if (has("stacks")) drawStacks(side("stacks"), run);
