@@ -118,14 +118,14 @@ def change_ledger(content: bytes, chance: random.Random) -> bytes:
             blocks.insert(chance.randrange(len(blocks)), blocks[at])
         else:
             name, rows = blocks[at]
-            changed = change_rows if name in reader._TABLES else change_entries
+            changed = change_rows if name in reader.TABLES else change_entries
             blocks[at] = name, changed(name, rows, chance)
     return unparse(header, blocks)
 
 
 def change_rows(kind: str, content: bytes, chance: random.Random) -> bytes:
     """Rows with other numbers, or in another order."""
-    rows = np.frombuffer(content, np.dtype(reader._TABLES[kind][1])).copy()
+    rows = np.frombuffer(content, np.dtype(reader.TABLES[kind][1])).copy()
     if not len(rows):
         return content
     how = chance.randrange(7)

@@ -375,7 +375,7 @@ def test_strange_content_is_refused(
         "evnt": {"event": "clock", "time": 1, "at": 1, "offset": 0, "bound": 1, "clock": "x"},
     }
     for _ in range(chance.randint(1, 4)):
-        kind = chance.choice([*entry, *reader._TABLES, "what"])
+        kind = chance.choice([*entry, *reader.TABLES, "what"])
         if kind in entry and chance.random() < 0.9:
             about: Any = dict(entry[kind])
             if chance.random() < 0.5:

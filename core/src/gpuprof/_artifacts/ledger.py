@@ -75,7 +75,7 @@ NOTE = [("number", "<u8"), ("name", "<u4"), ("value", "<f8")]
 ATTRIBUTE = [("name", "<u4"), ("step", "<i8"), ("time", "<i8"), ("value", "<f8")]
 THREAD = [("track", "<u4"), ("time", "<i8"), ("ran", "<i8"), ("ready", "<i8")]
 USAGE = [("time", "<i8"), *((name, "<i8") for name in _AMOUNTS[2:])]
-_TABLES = {
+TABLES = {
     "span": ("spans", SPAN), "fold": ("folds", FOLD), "link": ("links", LINK),
     "step": ("edges", STEP), "clck": ("clocks", CLOCK), "open": ("open", OPEN),
     "coll": ("collections", COLLECTION), "sent": ("sent", SENT), "size": ("sizes", SIZE),
@@ -333,7 +333,7 @@ class Reader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._header: written.Header | None = None
-        self._parts: dict[str, list[Any]] = {kind: [] for kind in _TABLES}
+        self._parts: dict[str, list[Any]] = {kind: [] for kind in TABLES}
         self._places, self._tracks = [Place("", 0, 0)], [Track("", 0, None, False)]
         self._words, self._sample_ids = [""], dict[int, str]()
         self._events: list[dict[str, Any]] = []
@@ -364,8 +364,8 @@ class Reader:
     def _add(self, kind: str, content: bytes) -> None:
         import numpy as np
 
-        if kind in _TABLES:
-            rows = np.frombuffer(content, np.dtype(_TABLES[kind][1]))
+        if kind in TABLES:
+            rows = np.frombuffer(content, np.dtype(TABLES[kind][1]))
             _check(rows, len(self._places), len(self._tracks), len(self._words))
             if kind == "open":
                 self._parts[kind] = [rows]
@@ -390,7 +390,7 @@ class Reader:
 
         Keeps events and the readings of clocks, which are few.
         """
-        for kind, (_, layout) in _TABLES.items():
+        for kind, (_, layout) in TABLES.items():
             moments = [name for name, _ in layout if name in _MOMENTS]
             if moments and kind not in ("clck", "open"):
                 rows = (part[part[moments[-1]] >= before] for part in self._parts[kind])
@@ -411,7 +411,7 @@ class Reader:
                     header["name"] = header["group"] = name
         tables: dict[str, Any] = {
             attribute: np.concatenate(self._parts[kind] or [np.empty(0, np.dtype(layout))])
-            for kind, (attribute, layout) in _TABLES.items()
+            for kind, (attribute, layout) in TABLES.items()
         }
         # the marks of different threads may be slightly out of order
         tables["edges"] = tables["edges"][np.argsort(tables["edges"]["time"], kind="stable")]
@@ -776,7 +776,7 @@ def _wall_offset(ledgers: Sequence[Ledger]) -> int:
 def _straighten(ledger: Ledger, line: _Line) -> None:
     import numpy as np
 
-    for attribute, layout in _TABLES.values():
+    for attribute, layout in TABLES.values():
         rows = getattr(ledger, attribute)
         for name in _MOMENTS.intersection(name for name, _ in layout):
             rows[name] += line.drift(rows[name])

@@ -27,6 +27,7 @@ COMMANDS = {
     "html": "Write one page about a run, or about two, to look at in a browser.",
     "diff": "Compare two runs: what became slower, and where. Can fail a CI job.",
     "baseline": "Keep what gpuprof diff needs of good runs in a small file.",
+    "export": "Copy a run with hashed names, to show it to others.",
     "plan": "Show what a configuration will do to each worker. Start nothing.",
     "collect": "Bring a run's files home from its nodes and list them.",
     "runs": "List the runs in the output directory.",
