@@ -920,8 +920,11 @@ def test_an_imbalance_is_told_from_work_that_varies(tmp_path: Path) -> None:
     assert [("imbalance", [])] == [(each.cause, each.workers) for each in found]
 
 
-def test_a_slow_rank_that_waits_for_a_processor_is_a_hint(tmp_path: Path) -> None:
-    """On an idle machine it may be as fast as the others."""
+@pytest.mark.parametrize(("waited", "says"), [(0.4, True), (0.2, False)])
+def test_a_slow_rank_that_waits_for_a_processor_is_a_hint(
+    waited: float, says: bool, tmp_path: Path
+) -> None:
+    """On an idle machine it may be faster; that may be all only if it waited for half of it."""
     made = [SimulatedLedger(f"Rank-{rank}") for rank in range(4)]
     for step in range(30):
         begin = 100 * step * MS
@@ -930,10 +933,10 @@ def test_a_slow_rank_that_waits_for_a_processor_is_a_hint(tmp_path: Path) -> Non
             ledger.step(step, begin, begin + 100 * MS)
             ledger.span("work", begin, worked)
             ledger.span("barrier", worked, begin + 100 * MS, waits_for="barrier")
-            ledger.main = [(0, 0, 0), (3000 * MS, 0, 600 * MS * (rank == 1))]
+            ledger.main = [(0, 0, 0), (3000 * MS, 0, int(waited * 3000) * MS * (rank == 1))]
     (finding,) = explain(reading.read(write_run(tmp_path / "run", made))).findings
     assert ("rank", "hint") == (finding.cause, finding.grade)
-    assert "Rank-1 waited 20 % of its time for a processor" in words(finding).says
+    assert says == ("Rank-1 waited 40 % of its time for a processor" in words(finding).says)
 
 
 @pytest.mark.parametrize("ranks", [4, 16, 256])
@@ -962,6 +965,47 @@ def test_what_saves_little_is_a_hint(longer: int, grade: str, slow: str, tmp_pat
     (finding,) = spmd(tmp_path, times).findings
     assert grade == finding.grade
     assert f"Rank-1 {slow} in work" in words(finding).says
+
+
+def prepared(directory: Path, runs: bool) -> Explanation:
+    """Two ranks that meet in `backward`, unseen; rank 0 prepares 120 ms before, in no scope.
+
+    Args:
+        runs: whether its main thread is seen to run meanwhile.
+    """
+    ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(2)]
+    for step in range(40):
+        begin = 150 * step * MS
+        for rank, ledger in enumerate(ranks):
+            late = begin + (120 + step % 2) * MS * (rank == 0)
+            ledger.step(step, begin, begin + 150 * MS)
+            ledger.span("forward", late + MS, late + 9 * MS)
+            ledger.span("backward", late + 9 * MS, begin + 149 * MS)
+    last = 40 * 150 * MS
+    for rank, ledger in enumerate(ranks):
+        ran = last if runs and rank == 0 else last // 10
+        ledger.main = [(0, 0, 0), (last, ran, 0)]
+    return explain(reading.read(write_run(directory / "run", ranks)))
+
+
+@pytest.mark.parametrize(
+    ("runs", "grade", "answer"),
+    [
+        (True, "named", "Worker-0 100 % (outside any scope 82 %)"),
+        (False, "hint", "Worker-0 82 % (outside any scope), unless it waits there for others"),
+    ],
+)
+def test_what_a_rank_does_in_no_scope_is_the_answer(
+    runs: bool, grade: str, answer: str, tmp_path: Path
+) -> None:
+    """Its late start says what it saves; whether it works there, its main thread tells."""
+    found = prepared(tmp_path, runs)
+    (finding,) = found.findings
+    assert ("late start", "Worker-0", grade) == (finding.cause, finding.worker, finding.grade)
+    assert pytest.approx(0.8, abs=0.02) == finding.saves
+    assert answer == bounds(found)
+    assert "if Worker-0 began with the others, the run would take 80 % less" == helps(found)
+    assert "See what Worker-0 does before." == words(finding).action
 
 
 def judged(

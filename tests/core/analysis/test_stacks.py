@@ -99,7 +99,7 @@ def test_a_place_that_bounds_steps_has_a_line(tmp_path: Path) -> None:
 
 
 def test_what_is_in_no_scope_has_a_line(tmp_path: Path) -> None:
-    """A rank that begins late has it as the line of its cause, and it is what to look at.
+    """A rank that begins late has it as the line of its cause, and of what bounds a step.
 
     Threads of a library that wait for work are nobody's time.
     """
@@ -121,7 +121,8 @@ def test_what_is_in_no_scope_has_a_line(tmp_path: Path) -> None:
     (line,) = found.extra
     assert line is not None
     assert ("A-1", "/job/data.py", 88) == (line.worker, line.file, line.line)
-    assert "see data.py:88: A-1 is there while in no scope" == as_dict(found)["helps"]
+    bounds = as_dict(found)["bounds"]
+    assert bounds.endswith("(outside any scope: data.py:88), unless it waits there for others")
 
 
 def outside(directory: Path, main: list[Frame]) -> list[Line]:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuprof._analysis import stragglers
-from gpuprof._analysis.loop import BETWEEN_STEPS, NAMES, Loop
+from gpuprof._analysis.loop import BETWEEN_STEPS, EXPLAINED, NAMES, Loop
 from gpuprof._analysis.occasions import Occasion, Occasions
 from gpuprof._analysis.path import CALLS, OUTSIDE, Call, Clocks, Factors, Kind
 from gpuprof._analysis.run import Process, Run, of_ranks, waited
@@ -51,6 +51,8 @@ OF_A_WORKER = (
 _STOPS: tuple[Name, ...] = ("garbage collection", "processor", "interpreter")
 """Causes that stop a process wherever it is."""
 Grade = Literal["named", "hint"]
+Unknown = Literal["", "untimed", "unexplained", "clocks"]
+"""Why the path does not tell what bounds a step; empty if it does."""
 Activity = tuple[int, int]
 """What a process does at a place: positions in `Run.processes` and `Run.places`, or `OUTSIDE`."""
 
@@ -64,7 +66,8 @@ _LEAST_SHARE = stragglers.LEAST_SHARE
 _LARGE_ONCE = 0.07
 """Share of the run that a single slow step must cost to count as a pause."""
 _MOST_OF_IT = 0.5
-"""Share of a rank's excess that the garbage collector or pauses must cause to explain the rank."""
+"""Share of a rank's excess that the garbage collector, pauses or waiting for a processor must make
+up to explain the rank."""
 STARVED = 0.05
 """Share of its time that a rank must wait for a processor for this to be why it may be slow."""
 _LESS = 0.75
@@ -141,9 +144,11 @@ class Facts:
         queued: share of their time that calls wait in a queue, and seconds per call.
         busy: share of the steps in which a server works.
         event_loop: whether a server runs several calls in an event loop.
+        called: whether somebody calls it in each step, such as a driver.
         inside: the scope in which most of the time between steps is spent.
         sent: bytes that are handed over, and how many of them in a second; 0 if not recorded.
-        starved: share of its time that the process, ready to run, waited for a processor.
+        starved: share of its time that the process, ready to run, waited for a processor, if that
+            may be what it takes longer.
         peers: the same of the others on its node, in the median; ``None`` without others.
         usage: what the process used; ``None`` for causes that are no matter of that.
         left: the seconds and steps after which the memory that its machine has left is used up;
@@ -164,6 +169,7 @@ class Facts:
     queued: tuple[float, float] = (0.0, 0.0)
     busy: float = 0.0
     event_loop: bool = False
+    called: bool = False
     inside: str = ""
     sent: tuple[float, float] = (0.0, 0.0)
     starved: float = 0.0
@@ -270,18 +276,18 @@ class Cause:
     together: bool = False
 
 
-def find(record: Record, enough: bool, table: Sequence[Cause]) -> list[Finding]:
+def find(record: Record, unknown: Unknown, table: Sequence[Cause]) -> list[Finding]:
     """Find the causes, the most expensive first.
 
     Args:
-        enough: whether the path tells what bounds a step.
+        unknown: why the path does not tell what bounds a step.
         table: the causes to look for, in this order.
     """
     findings: list[Finding] = []
     for cause in table:
-        if enough or cause.blind:
+        if not unknown or cause.blind:
             suspects = list(cause.select(record, findings))
-            findings += _worth_it(record, cause, suspects, enough)
+            findings += _worth_it(record, cause, suspects, unknown)
     return sorted(findings, key=lambda finding: -_worth(finding))
 
 
@@ -290,11 +296,11 @@ def _worth(finding: Finding) -> float:
 
 
 def _worth_it(
-    record: Record, cause: Cause, suspects: Sequence[Suspect], enough: bool
+    record: Record, cause: Cause, suspects: Sequence[Suspect], unknown: Unknown
 ) -> Iterator[Finding]:
     worthless: dict[str, list[Suspect]] = {}
     for suspect in suspects:
-        finding = _judged(record, cause, suspect, enough)
+        finding = _judged(record, cause, suspect, unknown)
         if _worth(finding) >= cause.least:
             yield finding
         elif cause.together:
@@ -302,14 +308,15 @@ def _worth_it(
     for group, several in worthless.items():
         suspect = _joined(several)
         slower_than_whom = len(suspect.finding.workers) < len(record.run.groups[group])
-        finding = _judged(record, cause, suspect, enough)
+        finding = _judged(record, cause, suspect, unknown)
         if slower_than_whom and _worth(finding) >= cause.least:
             yield finding
 
 
-def _judged(record: Record, cause: Cause, suspect: Suspect, enough: bool) -> Finding:
+def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) -> Finding:
     """What a suspect is worth, and how sure that is."""
-    if cause.instead is None or not enough:
+    tells = not unknown or (unknown == "unexplained" and _is_the_unexplained(record, suspect))
+    if cause.instead is None or not tells:
         grade: Grade = "named" if cause.grade == "named" else "hint"
         return attrs.evolve(suspect.finding, grade=grade)
     factors = cause.instead(record, suspect)
@@ -323,9 +330,20 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, enough: bool) -> Fin
             if saving >= _NEARLY_ALL * saves:
                 suspect, factors, saves = smaller, less, saving
     sure = cause.grade == "named"
-    if cause.grade in ("large", "lasting") and saves >= _LARGE and not suspect.doubtful:
+    doubtful = suspect.doubtful or unknown
+    if cause.grade in ("large", "lasting") and saves >= _LARGE and not doubtful:
         sure = cause.grade == "large" or min(record.in_halves(saves, factors)) >= _IN_A_HALF
     return attrs.evolve(suspect.finding, saves=saves, grade="named" if sure else "hint")
+
+
+def _is_the_unexplained(record: Record, suspect: Suspect) -> bool:
+    """Whether the path is explained but for what the suspect does.
+
+    A replay without that is then as good as of a path that is explained.
+    """
+    own = {*suspect.activities, *suspect.excess}
+    rest = sum(share for (*at, _), share in record.open_shares.items() if tuple(at) not in own)
+    return rest <= 1 - EXPLAINED
 
 
 def _only_part(record: Record, suspect: Suspect, activities: Sequence[Activity]) -> Suspect:
@@ -465,6 +483,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     is_profiled = _is_alone_profiled(record, straggler)
     loop = run.steps[record.usual[0]].start, run.steps[record.usual[-1]].end
     starvation = max(waited(run.processes[number], *loop) or 0.0 for number in numbers)
+    may_explain = starvation * record.mean >= _MOST_OF_IT * straggler.excess
     activities = [
         (number, place)
         for number in numbers
@@ -494,7 +513,8 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
                 processes=len(numbers),
                 node=run.processes[numbers[0]].node if straggler.alone else "",
                 grew=(straggler.grew[0] / 1e9, straggler.grew[1] / 1e9),
-                starved=starvation,
+                starved=starvation if may_explain else 0.0,
+                called=run.driver is not None,
                 ranks=_to_capture(record, straggler.group, ranks),
                 steps=steps,
             ),

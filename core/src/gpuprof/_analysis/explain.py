@@ -12,7 +12,8 @@ import attrs
 import numpy as np
 
 from gpuprof._analysis import causes, rollouts, stacks, stragglers
-from gpuprof._analysis.causes import Finding, Record
+from gpuprof._analysis.causes import Finding, Record, Unknown
+from gpuprof._analysis.loop import EXPLAINED
 from gpuprof._analysis.path import CALLS, OUTSIDE, Kind
 from gpuprof._analysis.run import Collective, Process, Run, by_name, imbalance, of_ranks
 from gpuprof._analysis.samples import Attribute, summarized
@@ -22,8 +23,6 @@ from gpuprof._analysis.waits import ANYBODY, READS_DEVICE
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._session.instruments.coroutines import AWAIT
 
-EXPLAINED = 0.7
-"""Share of the path that must be explained before gpuprof says what bounds a step."""
 _LEAST_LOST = 0.02
 """Share of a step that an unexplained part must have for gpuprof to suggest a remedy."""
 _ON_PATH = 0.005
@@ -186,7 +185,7 @@ class Confidence:
     explained: float
     clock_bound: float | None
     disturbed: float
-    reason: Literal["", "untimed", "unexplained", "clocks"]
+    reason: Unknown
     worker: str = ""
     scope: str = ""
     seconds: float = 0.0
@@ -292,7 +291,7 @@ class Explainer:
         attributes, mfu = self._attributes()
         untimed_names = (run.processes[number].name for number in sorted(run.untimed))
         table = (*rollouts.FIRST, *causes.CAUSES, *rollouts.LAST)
-        findings = causes.find(record, confidence.enough, table)
+        findings = causes.find(record, confidence.reason, table)
         extra, lines, unreadable = stacks.find(record, findings)
         return Explanation(
             run=run.name,
@@ -499,10 +498,9 @@ class Explainer:
 
     def _confidence(self) -> Confidence:
         run, record = self.run, self.record
-        shares = record.shares.items()
-        losses = {key: float(share.mean()) for key, share in shares if record.is_open(key)}
+        losses = record.open_shares
         explained_share = 1 - sum(losses.values())
-        reason: Literal["", "untimed", "unexplained", "clocks"] = ""
+        reason: Unknown = ""
         if explained_share < EXPLAINED:
             reason = "untimed" if run.untimed else "unexplained"
         elif run.bound is not None and run.bound > 0.5 * record.median:

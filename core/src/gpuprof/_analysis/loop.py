@@ -27,6 +27,8 @@ NAMES = {
 BETWEEN_STEPS = "(between steps)"
 BETWEEN_CALLS = "(between its calls)"
 """The name of `OUTSIDE` for a driver that is known to work there."""
+EXPLAINED = 0.7
+"""Share of the path that must be explained before gpuprof says what bounds a step."""
 _MOST_PATHS = 200
 _MOST_MOMENTS = 20_000
 """Calls to replay for a what-if question, in all steps together."""
@@ -98,6 +100,13 @@ class Loop:
         _, place, kind = part
         hides = kind == "work" and place >= 0 and bool(self.run.may_wait[place])
         return hides or kind in ("unexplained", "outside")
+
+    @functools.cached_property
+    def open_shares(self) -> dict[tuple[int, int, Kind], float]:
+        """The mean share of each unexplained part of the paths."""
+        return {
+            part: float(share.mean()) for part, share in self.shares.items() if self.is_open(part)
+        }
 
     # What if
 

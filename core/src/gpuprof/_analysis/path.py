@@ -642,9 +642,9 @@ class Graph:
 
     def _works_outside(self, process: int, track: int) -> bool:
         """Whether it is known that a track works while it is in no scope."""
-        tracks = self.run.processes[process].ledger.tracks
-        is_drivers = process == self.run.driver and tracks[track].name == MAIN_TRACK
-        return is_drivers and self.driver_works
+        if process not in self.run.running or (process == self.run.driver and self.blind):
+            return False
+        return self.run.processes[process].ledger.tracks[track].name == MAIN_TRACK
 
     def _sent(self, moment: Moment) -> list[Moment]:
         """When the call that begins at a moment was sent, and when its arguments were ready.
@@ -799,7 +799,7 @@ class Graph:
     @property
     def driver_works(self) -> bool:
         """Whether the driver works while it is in no scope; ``False`` for a blind driver."""
-        return not self.blind and self.run.driver_runs
+        return not self.blind and self.run.driver in self.run.running
 
     @functools.cached_property
     def blind(self) -> bool:

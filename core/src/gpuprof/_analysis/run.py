@@ -335,23 +335,26 @@ class Run:
         return times
 
     @functools.cached_property
-    def driver_runs(self) -> bool:
-        """Whether the driver's main thread works where it is in no scope.
+    def running(self) -> frozenset[int]:
+        """The positions of the processes whose main threads work where they are in no scope.
 
-        A thread that runs, or is ready to, does not wait there for what nobody recorded. ``False``
-        where that is not known.
+        Of those that mark steps. A thread that runs, or is ready to, does not wait there for what
+        nobody recorded. Processes of which that is not known are left out.
         """
-        if self.driver is None or not self.usual:
+        marking = self.edges.keys() if self.driver is None else {self.driver}
+        return frozenset(number for number in marking if self._runs(self.processes[number]))
+
+    def _runs(self, process: Process) -> bool:
+        if not self.usual:
             return False
-        driver = self.processes[self.driver]
-        ledger = driver.ledger
+        ledger = process.ledger
         first, last = self.steps[self.usual[0]].start, self.steps[self.usual[-1]].end
-        main_thread = thread_times(driver, ledger.main, first, last)
+        main_thread = thread_times(process, ledger.main, first, last)
         if main_thread is None:
             return False
         begin, end = main_thread.begin - ledger.offset, main_thread.end - ledger.offset
         main = [n for n, track in enumerate(ledger.tracks) if track.name == MAIN_TRACK]
-        waiting_time = time_at(driver, self.waiting_places, main, begin, end)
+        waiting_time = time_at(process, self.waiting_places, main, begin, end)
         working_time = main_thread.ran + main_thread.ready
         return bool(working_time >= _RUNS * (end - begin - waiting_time))
 

@@ -147,10 +147,11 @@ def _node(finding: Finding) -> Words:
 
 def _late_start(finding: Finding) -> Words:
     who = all_of(finding.workers)
+    caller = ", or why its caller calls it so late" if finding.facts.called else ""
     return Words(
         f"{who} {_does(finding, 'begin')} its first scope {duration(finding.seconds)} a step later "
         f"than the others of its group, and was the last in {finding.steps} of {finding.of} steps.",
-        f"See what {who} does before, or why its caller calls it so late.",
+        f"See what {who} does before{caller}.",
     )
 
 

@@ -15,7 +15,7 @@ from gpuprof_timing.recording import TIMING_VARIABLE
 
 from gpuprof import _tables
 from gpuprof._analysis import reading
-from gpuprof._analysis.causes import Finding
+from gpuprof._analysis.causes import OF_A_WORKER, Finding
 from gpuprof._analysis.explain import Explainer, Explanation, KindOfStep, Share
 from gpuprof._analysis.explain import Path as CriticalPath
 from gpuprof._analysis.rhythm import most_called
@@ -144,6 +144,8 @@ def bounds(answer: Explanation) -> str:
     """What bounds a step."""
     confidence = answer.confidence
     if not confidence.enough:
+        if suspect := _suspect(answer):
+            return suspect
         tells = confidence.worker and not answer.untimed
         scope = _without_brackets(confidence.scope)
         inside = "" if scope != confidence.scope else "in "
@@ -161,6 +163,22 @@ def bounds(answer: Explanation) -> str:
             where = f"{_without_brackets(scope)} {percentage(of_scope * in_steps)}"
             parts.append(f"{_who(of_group)} {percentage(_sum(of_group) * in_steps)} ({where})")
     return ", ".join(parts[:3])
+
+
+def _suspect(answer: Explanation) -> str:
+    """The worker that bounds a step if what it does unseen is its own; empty if there is none.
+
+    What is not explained is then what a cause is about, so the replay without it is as good as any.
+    """
+    confidence = answer.confidence
+    for finding, line in zip(answer.findings, answer.extra, strict=True):
+        is_about_it = finding.cause in OF_A_WORKER and confidence.worker in finding.workers
+        if is_about_it and finding.saves is not None and finding.saves >= _LEAST_SAVED:
+            share = percentage(confidence.seconds / answer.seconds["mean"])
+            where = _without_brackets(confidence.scope)
+            at = "" if line is None else f": {stacks.where(line)}"
+            return f"{confidence.worker} {share} ({where}{at}), unless it waits there for others"
+    return ""
 
 
 def waits(answer: Explanation) -> str:
@@ -536,7 +554,8 @@ def _confidence(answer: Explanation) -> str:
         lines = [f"{share} of the critical path is explained.{clocks}"]
     if confidence.worker and answer.paths:
         instrument = remedy(answer)
-        to_see_it = "" if instrument in ("", helps(answer)) else f" To see it: {instrument}."
+        is_known = instrument in ("", helps(answer)) or _suspect(answer)
+        to_see_it = "" if is_known else f" To see it: {instrument}."
         lines.append(
             f"Longest unexplained: {confidence.worker} {confidence.scope}, "
             f"{duration(confidence.seconds)} a step.{to_see_it}"
