@@ -26,7 +26,7 @@ from verl.utils.profiler import marked_timer
 from verl.workers.rollout.llm_server import GlobalRequestLoadBalancer, LLMServerClient
 from verl_job import ON_CPUS
 from verl_job import Trainer as SimpleTrainer
-from verl_stand_in import StandInReward, StandInServer, save_model
+from verl_stand_in import StandInActors, StandInReward, StandInServer, save_model
 
 SAMPLES = 8
 STEPS = 3
@@ -39,6 +39,7 @@ class Trainer(SimpleTrainer):
         path = self.config.actor_rollout_ref.model.path
         servers = {f"server-{n}": ray.remote(StandInServer).remote(path) for n in range(2)}
         balancer = ray.remote(GlobalRequestLoadBalancer).remote(servers)
+        self.actor_rollout_wg = StandInActors()
         self.servers = list(servers.values())
         self.agent_loops = AgentLoopManager.create(
             self.config,
@@ -57,6 +58,13 @@ class Trainer(SimpleTrainer):
         key = f"step-{self.global_steps}"  # what `fit` clears from the queue
         tq.kv_put(key=key, partition_id="train", tag={"step": self.global_steps})
         return KVBatchMeta(partition_id="train", keys=[key], tags=[{}])
+
+    def end_workers(self) -> None:
+        """End the agent loops as a program ends: an actor that is killed loses its last second."""
+        workers = self.agent_loops.agent_loop_workers
+        ray.wait(
+            [worker.__ray_terminate__.remote() for worker in workers], num_returns=len(workers)
+        )
 
     def batch(self) -> DataProto:
         """Prompts, each twice."""
@@ -81,6 +89,7 @@ class TaskRunner:
             trainer = Trainer(config=config)
             trainer.init_workers()
             trainer.fit(None)
+            trainer.end_workers()
             Path(config.trainer.default_local_dir).write_text(
                 json.dumps({"tokens": trainer.results})
             )

@@ -1,4 +1,4 @@
-"""Stand-ins for what needs GPUs in verl's agent loop: its inference server and its reward model."""
+"""Stand-ins for what needs GPUs in verl's agent loop: its inference server and its models."""
 
 from __future__ import annotations
 
@@ -45,6 +45,16 @@ class StandInServer:
             num_preempted=0,
             extra_fields={"global_steps": self._version},
         )
+
+
+class StandInActors:
+    """The workers that would train, which verl tells when a step is profiled."""
+
+    def start_profile(self, **_: Any) -> None:
+        pass
+
+    def stop_profile(self, **_: Any) -> None:
+        pass
 
 
 class StandInReward:
