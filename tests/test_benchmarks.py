@@ -39,6 +39,7 @@ QUICK = {
     ],
     "real_cluster": ["--workers", "1"],
     "recording_cost": ["--rounds", "1", "--starts", "0"],
+    "sample_cost": ["--rounds", "1"],
     "sampling_cost": ["--turns", "1", "--rates", "20"],
     "scale": ["--counts", "10"],
     "timeline": ["--workers", "8", "--spans", "100000"],
