@@ -19,6 +19,7 @@ from gpuprof._artifacts.alive import record_rank
 from gpuprof._artifacts.dumps import _by_signal, _last_frames
 from gpuprof._artifacts.stacks import read
 from gpuprof._cli import main
+from gpuprof._session import stall
 from support.launched import GPUPROF, started
 from support.waiting import wait_until
 
@@ -144,6 +145,20 @@ def test_ranks_without_a_file_are_named(tmp_path: Path) -> None:
         record_rank(str(run), "Worker", 0, 3)
         done = CliRunner().invoke(main, ["stacks", str(run), "--again", "0"])
     assert "ranks 1,2 were not asked: " in done.output
+
+
+def test_the_watchdog_reports_once_nothing_has_ended_anywhere(tmp_path: Path) -> None:
+    """It asks the other nodes first, and writes nothing if something has ended there."""
+    with stuck(tmp_path, "lock") as (run, _):
+        wait_until((run / ".dumps" / "progress").exists, "the watchdog has looked")
+        for seconds in (1e6, 0.0):
+            (run / ".dumps" / "alarm-1").touch()
+            stall.report(str(run), 1, "9 s", seconds)
+            if seconds:
+                assert [] == [*run.glob("stall-*"), *run.glob(".dumps/alarm-*")]
+    (sentence,) = stall.reports(str(run))
+    assert f"nothing ended in any process for long; {run}/stall-1.txt" in sentence
+    assert "twice  (train.py:" in (run / "stall-1.txt").read_text()
 
 
 def test_the_question_is_left_in_no_run(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ class Job:
 
     def __init__(self, directory: Path, processes: int, step: float) -> None:
         self.now, self.alarms = 0.0, Alarms()
+        (directory / "run.json").touch()
         self.far = [Far(0, step, True)] * processes
         self.watches = [
             StallWatch(
@@ -23,7 +25,7 @@ class Job:
                 str(directory),
                 lambda number=number: self.far[number],  # type: ignore[misc]
                 None,
-                lambda _, number, seconds: self.alarms.append((seconds, number)),
+                lambda _, number, seconds, __: self.alarms.append((seconds, number)),
                 lambda: self.now,
             )
             for number in range(processes)
@@ -84,6 +86,38 @@ def test_nothing_is_expected_where_no_scope_is_open(tmp_path: Path) -> None:
     job.far[0] = job.far[0]._replace(inside=False)
     job.go_on(1000)
     assert [] == job.alarms
+
+
+def test_what_a_process_does_for_the_first_time_may_take_minutes(tmp_path: Path) -> None:
+    """Its first step may compile, while others wait for it; after an hour that is an alarm."""
+    job = Job(tmp_path, 2, 0.1)
+    job.go_on(100, 0, 1)
+    job.far[1] = job.far[1]._replace(first=True)
+    job.go_on(1000)
+    assert [] == job.alarms
+    (mark,) = tmp_path.glob("first-*")
+    os.utime(mark, (0, 0))
+    job.go_on(20)
+    assert [1] == [number for _, number in job.alarms]
+
+
+def test_a_node_without_the_runs_directory_makes_no_alarm(tmp_path: Path) -> None:
+    """It does not see what ends on the others."""
+    job = Job(tmp_path, 1, 0.1)
+    job.go_on(100, 0)
+    (tmp_path / "run.json").unlink()
+    job.go_on(1000)
+    assert [] == job.alarms
+
+
+def test_what_has_ended_once_is_expected_to_end_again(tmp_path: Path) -> None:
+    """The mark of a process's first time goes with it."""
+    job = Job(tmp_path, 1, 0.1)
+    job.far[0] = job.far[0]._replace(first=True)
+    job.go_on(100)
+    job.far[0] = job.far[0]._replace(first=False, ended=1)
+    job.go_on(100)
+    assert [1] == [number for _, number in job.alarms]
 
 
 def test_there_are_three_alarms_at_most(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from gpuprof._artifacts import ledger as ledger_files
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
 from gpuprof._config.schema import MOST_WAITS, too_many_waits
+from gpuprof._session import stall
 from gpuprof._session.ledger import (
     CLOCK_INTERVAL,
     LAST_SECONDS,
@@ -98,7 +99,7 @@ def of_ledgers(
     if len(patterns) > MOST_WAITS:
         raise ConfigError([f"{directory}/run.json: config.waits: {too_many_waits(patterns)}"])
     run = assemble(directory.name, ledgers, patterns)
-    run.problems[:0] = problems
+    run.problems[:0] = [*problems, *stall.reports(str(directory))]
     instruments = about.config.get("instruments") if about else None
     if isinstance(instruments, list):
         run.instruments = frozenset(name for name in instruments if isinstance(name, str))

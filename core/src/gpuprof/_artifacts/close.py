@@ -28,6 +28,7 @@ from gpuprof._config.schema import Config
 from gpuprof._log import log
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
+from gpuprof._session import stall
 from gpuprof._shim.files import write_json
 from gpuprof._shim.node import node_name
 from gpuprof._shim.ownership import open_owned
@@ -98,6 +99,7 @@ def make_receipt(
     rows: list[ReceiptRow] = []
     sentences = [
         *faults,
+        *stall.reports(home.directory),
         *(fault for record in records for fault in record.faults),
         *(
             f"{start.name}: {start.tool['reason']}"

@@ -8,6 +8,7 @@ import click
 
 from gpuprof._artifacts import runs
 from gpuprof._cli import settings
+from gpuprof._session.stall import MOVES
 from gpuprof.errors import ConfigError
 
 
@@ -23,8 +24,11 @@ from gpuprof.errors import ConfigError
     help="Look again after so many seconds, to tell what moves. 0: look once.",
 )
 @click.option("--full", is_flag=True, help="Show whole stacks, of all threads.")
+@click.option("--unless-within", type=float, default=0.0, hidden=True)
 @settings.json_option
-def command(name: str, output_dir: str, again: float, full: bool, as_json: bool) -> None:
+def command(
+    name: str, output_dir: str, again: float, full: bool, unless_within: float, as_json: bool
+) -> None:
     """Show what every process of a running job does now.
 
     Asks all processes for the Python stacks of their threads, and merges equal ones. Does not stop
@@ -43,6 +47,9 @@ def command(name: str, output_dir: str, again: float, full: bool, as_json: bool)
     if known.goes_on() is False:
         raise ConfigError([f"{path}: the run has ended; expected a running job"])
     now = ask(path)
+    silences = [process.answer.get("quiet") for process in now if process.state == "answered"]
+    if any(silence is not None and silence < unless_within for silence in silences):
+        raise SystemExit(MOVES)
     later = []
     if again:
         time.sleep(again)

@@ -102,7 +102,9 @@ def text(
 
 def _absent(process: Process) -> list[str]:
     reason = _ABSENT.get(process.state)
-    if reason is None:
+    doing = last_seen(process)
+    # Ray ends idle workers
+    if reason is None or (process.state == "dead" and doing is not None and doing.chain == _IDLE):
         return []
     who = f"{process.name} (process {process.pid} on {process.node})"
     return [f"{who} {reason}{_last_record(process)}"]

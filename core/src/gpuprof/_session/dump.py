@@ -30,6 +30,7 @@ from typing import Any
 from gpuprof_timing.recording import Node, roots, walk
 
 from gpuprof._log import log
+from gpuprof._session.instruments.threads import THREAD
 from gpuprof._session.stacks import OWN_THREADS
 from gpuprof._session.stall import INTERVAL, Progress, StallWatch
 from gpuprof._session.usage import processor_times
@@ -174,14 +175,17 @@ class Answerer:
 
     def _progress(self) -> Progress:
         """The progress of this process."""
-        end_count, longest, inside = 0, 0, False
+        end_count, longest, inside, first = 0, 0, False, False
         for root in roots(self._clock):
             for node in walk(root):
                 end_count += node.count
                 longest = max(longest, node.longest)
-                inside = inside or (node.open > 0 and node.key != _DRIVERS_SCOPE)
+                if node.open > 0 and node.key != _DRIVERS_SCOPE:
+                    inside = True
+                    works = node.waits_for is None and not str(node.key).endswith(THREAD)
+                    first = first or (works and not node.count)
         step = self._step()
-        return Progress(end_count + (step or 0), longest / 1e9, inside)
+        return Progress(end_count + (step or 0), longest / 1e9, inside, first)
 
     def look(self) -> None:
         """Answer the new questions."""
@@ -205,6 +209,7 @@ class Answerer:
             "pid": self._pid,
             "time": time.time(),
             "step": self._step(),
+            "quiet": None if self._watch is None else self._watch.quiet,
             **snapshot(self._clock),
         }
 

@@ -2,20 +2,23 @@
 
 All processes share one file, `progress` in the run's `.dumps`. A process that has ended a scope or
 a step touches the file. The file holds the duration of the longest scope in any process. So an idle
-process causes no alarm while other processes make progress. The watch never ends a process, and
-reports at most three stalls in a run.
+process causes no alarm while other processes make progress. Nodes that do not share the run's
+directory are asked before a report is made, and make none themselves. The watch never ends a
+process, and reports at most three stalls in a run.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpuprof._log import log
 from gpuprof._shim.files import write_json
@@ -29,6 +32,11 @@ LEAST = 60.0
 TIMES = 30
 """A silence must last this many times as long as the longest scope so far. An evaluation may take
 as long as 20 steps."""
+FIRST = 3600.0
+"""Seconds for which a process may be in a scope that has not ended before: its first step may
+compile."""
+MOVES = 3
+"""The exit code of `gpuprof stacks --unless-within` if something has ended."""
 _MOST = 3
 _PATIENCE = 120.0
 _MORE = 1.1
@@ -41,12 +49,15 @@ class Progress(NamedTuple):
     Args:
         ended: a number that changes whenever a scope or a step ends.
         longest: the duration in seconds of the longest scope that has ended.
-        inside: whether a scope or a step is open, so that something is expected to end.
+        inside: whether a scope is open, so that something is expected to end.
+        first: whether a scope is open that has not ended before and waits for nobody, so that
+            nobody knows how long it takes.
     """
 
     ended: int
     longest: float
     inside: bool
+    first: bool = False
 
 
 class StallWatch:
@@ -58,8 +69,9 @@ class StallWatch:
         progress: returns the progress of this process.
         silence: seconds without progress before an alarm; ``None`` means `TIMES` the longest scope,
             and at least `LEAST`.
-        alarm: called with the run's directory, the number of the alarm, and how long the silence
-            has lasted, in words; by default `report`, on its own thread.
+        alarm: called with the run's directory, the number of the alarm, how long the silence has
+            lasted, in words, and how many seconds a silence must last; by default `report`, on its
+            own thread.
         clock: a clock in seconds.
     """
 
@@ -69,7 +81,7 @@ class StallWatch:
         path: str,
         progress: Callable[[], Progress],
         silence: float | None = None,
-        alarm: Callable[[str, int, str], object] | None = None,
+        alarm: Callable[[str, int, str, float], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run_directory = run_directory
@@ -82,6 +94,14 @@ class StallWatch:
         self._ended = -1
         self._stamp: tuple[int, int] | None = None
         self._since = clock()
+        self._first = os.path.join(path, f"first-{secrets.token_hex(4)}")
+        self._is_first = False
+        self._count, self._counted = 0, 0.0
+
+    @property
+    def quiet(self) -> float:
+        """For how many seconds nothing has ended on this node, as of the last look."""
+        return self._clock() - self._since
 
     def look(self) -> None:
         """Note the progress of this and other processes, and sound the alarm after a silence.
@@ -89,7 +109,10 @@ class StallWatch:
         Raises:
             OSError: the directory cannot be written.
         """
-        end_count, longest, inside = self._progress()
+        end_count, longest, inside, first = self._progress()
+        if first != self._is_first:
+            self._is_first = first
+            self._note_first()
         now = self._clock()
         common_longest = self._known()
         if end_count != self._ended or common_longest is None:
@@ -101,13 +124,41 @@ class StallWatch:
         stamp = self._stamped()
         if stamp != self._stamp:
             self._stamp, self._since = stamp, now
-        quiet, usual = now - self._since, max(longest, common_longest or 0.0)
+        usual = max(longest, common_longest or 0.0)
         limit = self._silence or max(LEAST, TIMES * usual)
-        if inside and usual and quiet > limit * 2 ** self._alarms()[1]:
+        count = self._alarms()[1]
+        if count != self._count:
+            self._count, self._counted = count, now
+        due = self._counted + limit * 2 ** (count - 1) if count else self._since + limit
+        if inside and usual and now > due and not self._excused():
             number = self._claim()
             if number:
-                seconds = f"{quiet:.0f} s; the longest scope before took {usual:.3g} s"
-                self._alarm(self._run_directory, number, seconds)
+                seconds = f"{self.quiet:.0f} s; the longest scope before took {usual:.3g} s"
+                self._alarm(self._run_directory, number, seconds, limit)
+
+    def _note_first(self) -> None:
+        if self._is_first:
+            write_json(self._first, {})
+        else:
+            with suppress(FileNotFoundError):
+                os.unlink(self._first)
+
+    def _excused(self) -> bool:
+        """Whether there may be progress that this process does not see.
+
+        That is so on a node without the run's own directory, and while any process is in a scope
+        that nobody knows the duration of.
+        """
+        if not os.path.exists(os.path.join(self._run_directory, "run.json")):
+            return True
+        if self._silence:
+            return False  # the user knows
+        times = []
+        for name in os.listdir(self._path):
+            with suppress(OSError):
+                if name.startswith("first-"):
+                    times.append(os.lstat(os.path.join(self._path, name)).st_mtime)
+        return time.time() - max(times, default=0.0) < FIRST
 
     def _known(self) -> float | None:
         """The duration of the longest scope of all processes; ``None`` if it is not known."""
@@ -146,21 +197,38 @@ class StallWatch:
         return os.path.join(self._path, f"alarm-{number}")
 
 
-def _report_on_thread(run_directory: str, number: int, seconds: str) -> None:
+def _report_on_thread(*arguments: Any) -> None:
     """Report on another thread, because this thread must answer the report's own question."""
-    threading.Thread(
-        target=report, args=(run_directory, number, seconds), name="gpuprof-alarm", daemon=True
-    ).start()
+    threading.Thread(target=report, args=arguments, name="gpuprof-alarm", daemon=True).start()
 
 
-def report(run_directory: str, number: int, seconds: str) -> None:
-    """Write what all processes do into the run's directory, and log one line."""
+def reports(run_directory: str) -> list[str]:
+    """A sentence for each report that the run's directory has."""
+    with suppress(OSError):
+        names = sorted(os.listdir(run_directory))
+        return [
+            f"nothing ended in any process for long; {os.path.join(run_directory, name)} says what "
+            "each one did"
+            for name in names
+            if re.fullmatch(r"stall-\d\.txt", name)
+        ]
+    return []
+
+
+def report(run_directory: str, number: int, seconds: str, limit: float) -> None:
+    """Write what all processes do into the run's directory, and log one line.
+
+    Does nothing if another node has made progress in the last half of `limit` seconds.
+    """
     path = os.path.join(run_directory, f"stall-{number}.txt")
     first = ""
     try:
         with open(create(path), "wb") as file:
-            subprocess.run(
-                [sys.executable, "-m", "gpuprof", "stacks", run_directory],
+            command = subprocess.run(
+                [
+                    *(sys.executable, "-m", "gpuprof", "stacks", run_directory),
+                    *("--unless-within", f"{limit / 2}"),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.DEVNULL,
@@ -168,6 +236,12 @@ def report(run_directory: str, number: int, seconds: str) -> None:
                 timeout=_PATIENCE,
                 check=False,
             )
+        if command.returncode == MOVES:
+            dumps = os.path.join(run_directory, ".dumps")
+            os.utime(os.path.join(dumps, "progress"))
+            os.unlink(os.path.join(dumps, f"alarm-{number}"))
+            os.unlink(path)
+            return
         with open(path, encoding="utf-8", errors="replace") as text:
             first = text.readline(500).strip()
         if first.endswith(":"):  # a group's heading: no process is known to wait for another
