@@ -155,6 +155,30 @@ def test_a_busy_machine_is_said_with_what_it_hides(tmp_path: Path) -> None:
     )
 
 
+def loaded(directory: Path, threads: int) -> Summary:
+    """A run on a machine of 16 processors on which so many threads run."""
+    worker = SimulatedLedger("A-0")
+    for step in range(40):
+        worker.step(step, 100 * step * MS, (100 * step + 95 + step % 3) * MS)
+        worker.span("work", 100 * step * MS, (100 * step + 80 + step % 3) * MS)
+    for second in range(5):
+        worker.main.append((1000 * second * MS, 900 * second * MS, 0))
+        worker.usage.append(
+            {"time": 1000 * second * MS, "runnable": threads, "processors": 16, "usable": 16}
+        )
+    return summary_of(write_run(directory, [worker]))
+
+
+def test_runs_under_another_load_are_said_to_be(tmp_path: Path) -> None:
+    """Their steps may differ for that alone."""
+    quiet, alike, busy = (loaded(tmp_path / str(number), number) for number in (1, 2, 14))
+    assert "load" not in text(compared(quiet, alike))
+    assert (
+        "The machines' load differed: A on 16 processors with a load of 1 and B on 16 processors "
+        "with a load of 14. Steps may differ for that alone."
+    ) in " ".join(text(compared(quiet, busy)).split())
+
+
 def test_json_says_what_failed(runs: dict[str, Summary]) -> None:
     """The scope, the rank, and its change also to the others, with both ends."""
     made = as_dict(compared(runs["a"], runs["slow"], "actor/backward > 25%"))

@@ -34,6 +34,7 @@ from gpuprof._analysis.run import (
     of_ranks,
     waited,
 )
+from gpuprof._analysis.usage import Usage, usage_of
 from gpuprof._artifacts import early_ends, formats, manifest, runs
 from gpuprof._artifacts.formats import LARGEST_MANIFEST, Setup
 from gpuprof._artifacts.receipt import count
@@ -160,6 +161,9 @@ class Summary:
         waited: share of these steps in which the workers' main threads waited for a processor, in
             the mean; ``None`` if the ledgers do not tell.
         round: what the driver calls in each step, where nobody marked steps; else empty.
+        load: for each processor of its machines, how many threads ran or were ready to, in the
+            mean; ``None`` if the ledgers do not tell.
+        processors: how many processors its machines have together.
     """
 
     run: str
@@ -174,6 +178,8 @@ class Summary:
     promise: Promise | None = None
     waited: float | None = None
     round: str = ""
+    load: float | None = None
+    processors: int = 0
 
 
 @attrs.frozen
@@ -234,6 +240,7 @@ def summarise(run: Run) -> Summary:
             members.setdefault(process.group, []).append(process)
     starvation = _starved(run, usual)
     share = float(np.mean(list(starvation.values()))) if starvation else None
+    load, processors = _load(run)
     durations = np.array([run.steps[position].duration for position in usual], float) / 1e9
     inflation = _wandering(run, members.values(), usual)
     return Summary(
@@ -250,7 +257,23 @@ def summarise(run: Run) -> Summary:
         promise=_promise(run) if usual else None,
         waited=None if share is None else _round(share),
         round=run.round,
+        load=None if load is None else _round(load),
+        processors=processors,
     )
+
+
+def _load(run: Run) -> tuple[float | None, int]:
+    """The load of a run's machines for each of their processors, and how many processors."""
+    nodes: dict[str, list[Usage]] = {}
+    for process in run.processes:
+        usage = usage_of(run, process)
+        if usage is not None and usage.load:
+            nodes.setdefault(usage.node, []).append(usage)
+    processors = sum(usages[0].machine_processors for usages in nodes.values())
+    if not processors:
+        return None, 0
+    threads = sum(float(np.mean([usage.load for usage in usages])) for usages in nodes.values())
+    return threads / processors, processors
 
 
 def _starved(run: Run, usual: Sequence[int]) -> dict[str, float]:

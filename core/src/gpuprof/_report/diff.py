@@ -6,6 +6,7 @@ import json
 import math
 import textwrap
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import attrs
@@ -25,6 +26,8 @@ _LISTED = 15
 """The most rows of a table; ``--json`` has all."""
 _NAMED = 5
 """The most ranks to name."""
+_OTHER_LOAD = 0.25
+"""How much the load of two runs must differ for each processor to be worth a sentence."""
 _UNJUDGED = "No condition is judged, as ranks differ"
 _DIFFERENT = ["", "A", "B"]
 _SCOPES = [
@@ -62,6 +65,8 @@ def _about(run: Summary) -> dict[str, Any]:
         "seconds": run.seconds.seconds,
         "effective_steps": run.seconds.effective,
         "waited": run.waited,
+        "load": run.load,
+        "processors": run.processors,
         "setup": run.setup,
         "reports": _plain(run.reports),
         "profiling": run.overhead,
@@ -211,7 +216,29 @@ def _limits(diff: Diff) -> list[str]:
             f"The machine was busy: workers waited for a processor {', '.join(busy)}. On an idle "
             "one, smaller changes can be found."
         )
-    return lines
+    return [*lines, *_loads(diff)]
+
+
+def _loads(diff: Diff) -> list[str]:
+    """A sentence about the machines' load, if it differs so much that steps may for that alone."""
+    sides = [[run for run in side if run.load is not None] for side in (diff.before, diff.after)]
+    if not all(sides):
+        return []
+    loads = [fmean(run.load or 0.0 for run in side) for side in sides]
+    if abs(loads[0] - loads[1]) < _OTHER_LOAD:
+        return []
+    threads, processors = zip(
+        *(
+            (load * side[0].processors, side[0].processors)
+            for load, side in zip(loads, sides, strict=True)
+        ),
+        strict=True,
+    )
+    each = [
+        f"{name} on {count} processors with a load of {load:.2g}"
+        for name, load, count in zip("AB", threads, processors, strict=True)
+    ]
+    return [f"The machines' load differed: {' and '.join(each)}. Steps may differ for that alone."]
 
 
 def _unlike(diff: Diff) -> list[str]:
