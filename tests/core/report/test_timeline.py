@@ -88,6 +88,35 @@ def test_rounds_of_the_drivers_calls_are_steps(run: Path, opened: Opened) -> Non
         opened(99, 99)
 
 
+def test_what_a_process_used_is_drawn_as_curves(run: Path, opened: Opened) -> None:
+    """By the second: processors, memory and what its thread waited; of the machine, its load."""
+    worker, second = SimulatedLedger("A-0"), 10**9
+    worker.span("work", 0, 4 * second)
+    for time in range(5):
+        worker.main.append((time * second, 0, time * second // 4))
+        worker.usage.append(
+            {
+                "time": time * second,
+                "processor": 2 * time * second,
+                "resident": (1 + time) * 10**9,
+                "runnable": 7,
+            }
+        )
+    write_run(run, [worker])
+    curves = opened().query(
+        "SELECT around.name AS around, track.name AS track, min(counter.value) AS least, "
+        "max(counter.value) AS most, count(*) AS points "
+        "FROM counter JOIN track ON track.id = counter.track_id "
+        "JOIN track AS around ON around.id = track.parent_id GROUP BY track.id ORDER BY track.name"
+    )
+    assert [
+        ("A-0", "memory, GB", 1.0, 5.0, 5),
+        ("A-0", "processors in use", 2.0, 2.0, 5),
+        ("node-0", "threads that run or are ready to", 7.0, 7.0, 5),
+        ("A-0", "waits for a processor, %", 25.0, 25.0, 5),
+    ] == curves
+
+
 def write_samples(run: Path) -> None:
     """A thread that reads two files and one thread that waits for work."""
     made = MadeLedger(run)

@@ -617,12 +617,11 @@ def time_at(
     )
 
 
-def working_track(process: Process) -> int | None:
+def working_track(ledger: Ledger) -> int | None:
     """The ledger's number of the thread whose scopes take longest, of those that it counts.
 
     The main thread if none has scopes; ``None`` if the ledger counts no threads.
     """
-    ledger = process.ledger
     counted = np.unique(ledger.threads["track"])
     if not len(counted):
         return None
@@ -645,7 +644,8 @@ def waited(process: Process, start: int, end: int) -> float | None:
     ``None`` if the ledger does not tell.
     """
     rows = process.ledger.threads
-    times = thread_times(process, rows[rows["track"] == working_track(process)], start, end)
+    rows = rows[rows["track"] == working_track(process.ledger)]
+    times = thread_times(process, rows, start, end)
     if times is None:
         return None
     return float(min(1.0, max(0.0, times.ready / (times.end - times.begin))))

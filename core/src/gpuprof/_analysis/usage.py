@@ -104,7 +104,7 @@ class Usage:
 
 def usage_of(run: Run, process: Process) -> Usage | None:
     """What a process used; ``None`` if its ledger does not tell, or no step counts."""
-    ledger, track = process.ledger, working_track(process)
+    ledger, track = process.ledger, working_track(process.ledger)
     if not run.usual or track is None:
         return None
     start, stop = run.steps[run.usual[0]].start, run.steps[run.usual[-1]].end

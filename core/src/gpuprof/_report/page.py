@@ -59,6 +59,7 @@ _MOST_PLACES = 2000
 """The most places of all trees; those with the most time are kept."""
 _MOST_FUNCTIONS = 30_000
 """The most rows of all trees of functions."""
+_MOST_PROCESSES = 200
 _MOST_WINDOWS = 100
 _MOST_RANGES = 10_000
 """The most ranges of all windows."""
@@ -209,7 +210,10 @@ def _run(directory: str, output: Path, warm_up: int | None) -> dict[str, Any]:
     problems += trees.pop("problems", [])
     ranges = _ranges(directory)
     problems += ranges.pop("problems", [])
+    used = explanation.get("processes", [])
+    explanation = {**explanation, "processes": used[:_MOST_PROCESSES]}
     return {
+        "processes_left": max(0, len(used) - _MOST_PROCESSES),
         "run": _cut(about.run if about else os.path.basename(os.path.abspath(directory))),
         "directory": directory,
         "facts": [*_facts(about), *_ended_early(read), *_given(answer)],

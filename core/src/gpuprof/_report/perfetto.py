@@ -114,8 +114,19 @@ class TraceWriter:
         """
         return self._add_track(name, parent, rank, about, str(self._tracks + 1))
 
-    def _add_track(self, name: str, parent: int, rank: int, about: str, row: str) -> int:
-        """Add a track that shares one row on the screen with others of the same `row`."""
+    def _add_track(
+        self,
+        name: str,
+        parent: int,
+        rank: int,
+        about: str,
+        row: str,
+        unit: str | None = None,
+    ) -> int:
+        """Add a track that shares one row on the screen with others of the same `row`.
+
+        With a unit, which may be empty, it is the track of a curve.
+        """
         self._tracks += 1
         packet = _packet()
         descriptor = packet.track_descriptor
@@ -125,6 +136,8 @@ class TraceWriter:
         descriptor.name = _encodable(name)
         if about:
             descriptor.description = _encodable(about)
+        if unit is not None:
+            descriptor.counter.unit_name = unit
         descriptor.child_ordering = TrackDescriptor.EXPLICIT
         descriptor.sibling_order_rank = rank
         descriptor.sibling_merge_behavior = (
@@ -192,6 +205,32 @@ class TraceWriter:
                 rows=rows,
                 extras=extras_in_order,
             )
+
+    def counter(
+        self,
+        title: str,
+        parent: int,
+        times: Integers,
+        values: Sequence[float],
+        rank: int = 0,
+        unit: str = "",
+    ) -> None:
+        """Add a track with a curve.
+
+        Args:
+            title: the track's name; see `track`, also for `parent` and `rank`.
+            times: when the curve takes each of the values, in ascending order.
+            unit: the unit of the values.
+        """
+        track = self._add_track(title, parent, rank, "", str(self._tracks + 1), unit)
+        for time, value in zip(times.tolist(), values, strict=True):
+            packet = _packet()
+            packet.timestamp = time
+            packet.sequence_flags = Packet.SEQ_NEEDS_INCREMENTAL_STATE
+            packet.track_event.type = TrackEvent.TYPE_COUNTER
+            packet.track_event.track_uuid = track
+            packet.track_event.double_counter_value = value
+            self._write(packet)
 
     def instant(self, title: str, parent: int, category: str, time: int, rank: int = 0) -> None:
         """Add a track with a single instant that has the track's title."""

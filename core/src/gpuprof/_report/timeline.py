@@ -16,6 +16,7 @@ import numpy as np
 
 from gpuprof._analysis.reading import found_rounds
 from gpuprof._analysis.run import Step as Round
+from gpuprof._analysis.run import working_track
 from gpuprof._analysis.samples import Samples, samples_of, tail
 from gpuprof._analysis.stacks import is_idle, numbered
 from gpuprof._artifacts import stacks as artifacts
@@ -39,9 +40,11 @@ _AGREE = 1_000_000
 _RANGES = "ranges"
 """The kind of a profiler's tracks for gpuprof's own ranges."""
 _FOREVER = (0, 1 << 62)
-_STEPS, _WINDOWS, _THREADS = range(3)
+_STEPS, _WINDOWS, _USAGE, _THREADS = range(4)
 _OF_THREAD = 3
 """Tracks of a thread: its scopes, those that the ledger has only as a sum, and its stacks."""
+_MOST_READINGS = 500
+"""About the most points of a curve."""
 _MOST_SAMPLED = 200_000
 """The most slices of sampled stacks; the longest of each process are kept."""
 _MOST_SAMPLE_ROWS = 30
@@ -232,6 +235,8 @@ class _Drawing:
                     reports[id(owner)].append(report)
         for position, ledger in enumerate(ledgers_here):
             self._process(ledger, group, position, reports[id(ledger)])
+        if ledgers_here:
+            self._machine(max(ledgers_here, key=lambda ledger: len(ledger.usage)), group)
         for position, name in enumerate(sorted(orphans), len(ledgers_here)):
             self._timeline.processes += 1
             track = self._writer.track(name, group, position)
@@ -251,6 +256,7 @@ class _Drawing:
         if ledger.header["role"] != "driver":
             self._steps("steps", ledger, track, _STEPS)
         self._windows(ledger, track)
+        self._usage(ledger, track)
         self._spans(ledger, track)
         self._folds(ledger, track)
         self._stacks(ledger, track)
@@ -323,6 +329,41 @@ class _Drawing:
             ],
             rank=rank,
         )
+
+    def _machine(self, ledger: Ledger, parent: int) -> None:
+        """Curves of what a node's processes together use, as one of them has noted it."""
+        usage = self._readings(ledger.usage, ledger)
+        for title, column in (
+            ("threads that run or are ready to", "runnable"),
+            ("memory left, GB", "available"),
+        ):
+            size = 1e9 if column == "available" else 1
+            self._curve(title, parent, ledger, usage["time"], usage[column] / size)
+
+    def _usage(self, ledger: Ledger, parent: int) -> None:
+        """Curves of what a process used."""
+        usage = self._readings(ledger.usage, ledger)
+        times = usage["time"]
+        of_work = ledger.threads["track"] == working_track(ledger)
+        threads = self._readings(ledger.threads[of_work], ledger)
+        self._curve("processors in use", parent, ledger, times, _rate(times, usage["processor"]))
+        lack = _rate(threads["time"], threads["ready"])
+        self._curve("waits for a processor, %", parent, ledger, threads["time"], 100 * lack)
+        self._curve("memory, GB", parent, ledger, times, usage["resident"] / 1e9)
+        moved = usage["read"] + usage["written"]
+        self._curve("disks, MB/s", parent, ledger, times, 1e3 * _rate(times, moved))
+
+    def _readings(self, rows: Any, ledger: Ledger) -> Any:
+        """The rows within the interval, evenly thinned, and the nearest on both sides of it."""
+        edges = self._begin - ledger.offset, self._end - ledger.offset
+        first, last = np.searchsorted(rows["time"], edges)
+        rows = rows[max(0, first - 1) : last + 1]
+        return rows[:: max(1, len(rows) // _MOST_READINGS)]
+
+    def _curve(self, title: str, parent: int, ledger: Ledger, times: Integers, values: Any) -> None:
+        if len(values) > 1 and values.any():
+            moments = (times + ledger.offset).clip(self._begin, self._end)
+            self._writer.counter(title, parent, moments, values.tolist(), _USAGE)
 
     def _windows(self, ledger: Ledger, parent: int) -> None:
         windows: list[_Row] = []
@@ -597,6 +638,12 @@ class _Drawing:
             depths=depths,
             row=row,
         )
+
+
+def _rate(times: Integers, counts: Any) -> Any:
+    """By how much a count goes up for each nanosecond, from each time to the next one."""
+    rates = np.diff(counts) / np.maximum(1, np.diff(times))
+    return np.append(rates, rates[-1:])
 
 
 _Row = tuple[str, int, int, dict[str, "str | int | float"]]
