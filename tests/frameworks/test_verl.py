@@ -121,8 +121,9 @@ class TestSamples:
         assert 24 == len(samples.ids)
 
     def test_tokens_are_those_of_the_job(self, ran: RunJob) -> None:
-        """Neither more nor fewer than verl trains on."""
+        """Neither more nor fewer than verl trains on, which are those of the job alone."""
         job = ran(VERL, "samples")
+        assert [[96] * 2 + [76] * 6] * 3 == job.result["tokens"]
         samples = reading.read(job.run).samples
         assert sum(map(sum, job.result["tokens"])) == samples.noted("tokens")
 

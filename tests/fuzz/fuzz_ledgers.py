@@ -66,8 +66,12 @@ def make(directory: Path) -> None:
             made.span("barrier", at + 6 * MS, at + length, meets=[f"key:{step}"])
             made.collections.append((2, at + MS, at + 2 * MS))
             made.event("sync", at + length, entered=at + 6 * MS, left=at + length + 100)
+            made.sample(f"{step}", "generate", begin, begin + 4 * MS, tokens=20, version=step)
+            made.sample(f"{step}", "buffered", begin + 4 * MS, begin + 5 * MS)
+            made.sample("again", "trained", begin + 6 * MS, at + length if rank else None)
             at += length
             made.step(step, begin, at)
+            made.attributes(step, at, tokens=100, buffer=2, flops=1e12, peak_flops=1e15)
         made.open = [(made.place("epoch"), at)]
         for number, state in enumerate(("opening", "open", "closed")):
             made.event("window", (3 + number) * 5 * MS, number=1, label="step-3", state=state)
@@ -144,6 +148,8 @@ def change_rows(kind: str, content: bytes, chance: random.Random) -> bytes:
         rows[name] = -rows[name]
     elif how == 4 and "end" in (rows.dtype.names or ()):
         rows["start"], rows["end"] = rows["end"].copy(), rows["start"].copy()
+    elif rows.dtype[name].kind == "f":
+        rows[name][some] = chance.choice((0.0, -1.5, 1e299, 1e301, math.nan, math.inf))
     else:
         value = chance.choice(_TIMES if rows.dtype[name].itemsize == 8 else _SMALL)
         limits = np.iinfo(rows.dtype[name])

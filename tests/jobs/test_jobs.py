@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pytest
+from gpuprof._analysis import reading
 from support.launched import run
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -28,12 +29,14 @@ class Job(NamedTuple):
         answer: of `gpuprof explain`.
         results: what it printed alone, and what with gpuprof.
         log: what it wrote to stderr with gpuprof.
+        run: the run's directory.
     """
 
     workers: set[str]
     answer: dict[str, Any]
     results: tuple[str, str]
     log: str
+    run: Path
 
     def check(self, workers: set[str], worker: str, scope: str) -> None:
         """Compare its results and its workers, and the first line of `gpuprof explain`."""
@@ -82,7 +85,8 @@ def job(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Start:
         workers = {file.name.split(".")[0] for file in files}
         asked = run(recorded, ["gpuprof", "explain", "--json"])
         answer = json.loads(asked.stdout) if not asked.returncode else {}
-        return Job(workers, answer, (expected, actual), log)
+        (directory,) = recorded.glob("gpuprof-output/*-*")
+        return Job(workers, answer, (expected, actual), log, directory)
 
     return start
 
@@ -115,9 +119,16 @@ def test_lightning_on_two_processes(job: Start) -> None:
 
 
 def test_trl_grpo(job: Start) -> None:
-    """The user's slow reward function is named, as TRL calls it."""
+    """The user's slow reward function is named, as TRL calls it, and each sample is recorded."""
     done = job("trl_grpo.py")
     done.check({"Worker-0"}, "Worker-0", "GRPOTrainer.score")
+    samples = reading.read(done.run).samples
+    assert {"generate": 48, "reward": 48} == {name: samples.count(name) for name in samples.names}
+    assert 48 == len(samples.ids)
+    generated = samples.of("generate")
+    assert set(range(12)) == set(samples.notes["version"][generated])
+    assert 1 <= samples.notes["tokens"][generated].min()
+    assert 8 == samples.notes["tokens"][generated].max()
 
 
 def test_rllib_ppo(job: Start) -> None:

@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+import gpuprof
 from gpuprof._artifacts.ledger import read
 from gpuprof.ray import Profiler
 from support.waiting import DEADLINE, wait_until
@@ -36,6 +37,22 @@ def test_a_step_inside_itself_is_one_step(tmp_path: Path) -> None:
                 pass
     (path,) = tmp_path.glob("*/*/Runner.ledger")
     assert [0, 10, 1, 11] == [step.number for step in read(path).steps()]
+
+
+def test_the_driver_records_samples_and_attributes_of_its_steps(tmp_path: Path) -> None:
+    """It has no session as workers have."""
+    settings = {"backend": "none", "worker_groups": "all", "output_dir": str(tmp_path)}
+    with (
+        Profiler(settings) as profiler,
+        profiler.step(3, tokens=512),
+        gpuprof.sample("a", phase="trained"),
+    ):
+        pass
+    (path,) = tmp_path.glob("*/*/Runner.ledger")
+    ledger = read(path)
+    assert {"a"} == set(ledger.sample_ids.values())
+    ((name, step, _, tokens),) = ledger.attributes.tolist()
+    assert ("tokens", 3, 512.0) == (ledger.words[name], step, tokens)
 
 
 def test_a_run_leaves_no_thread(tmp_path: Path) -> None:

@@ -327,8 +327,10 @@ class LedgerWriter:
         self.steps_known = self.steps_known or bool(steps)
         calls = 0 if self.steps_known else [node.depth for node in batch.nodes].count(1)
         self._thin(self._file.waiting, len(steps), calls)
-        if self.samples.write(self._file):
-            self._note_thinned_samples()
+        before = self.samples.thinned
+        self.samples.write(self._file)
+        if self.samples.thinned > before:
+            self._note_thinned_samples(first=not before)
         self._file.add_json("evnt", [*events, *self._drained_events()])
         if is_due:
             self._next_clock = self._clock() + int(CLOCK_INTERVAL * 1e9)
@@ -498,15 +500,14 @@ class LedgerWriter:
         self._spans.thin(depth)
         self.event("thinned", depth=depth, why=why)
 
-    def _note_thinned_samples(self) -> None:
-        level = self.samples.thinned
-        if level == 1:
+    def _note_thinned_samples(self, first: bool) -> None:
+        if first:
             log().info(
                 "%s: from now on the ledger leaves out more and more samples (ledger.total); it "
                 "keeps the longest phases and the totals",
                 self._header["name"],
             )
-        self.event("samples thinned", level=level)
+        self.event("samples thinned", level=self.samples.thinned)
 
     def _takes_name(self, *words: str | None) -> bool:
         """Count a new name against the total, and return whether it fits.

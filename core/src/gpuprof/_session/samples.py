@@ -128,6 +128,7 @@ class Samples:
     Attributes:
         rows: the phases that have begun since the last write.
         late: notes of phases that are written already: number, phase, values.
+        thinned: how often the number of samples to keep was halved.
     """
 
     def __init__(self, clock: Callable[[], int], total: int) -> None:
@@ -189,10 +190,9 @@ class Samples:
         """From now on keep the longest phases only: the ledger's ``total`` is used up."""
         self.thinned = _ALL
 
-    def write(self, file: BlockFile) -> bool:
-        """Add what came since the last call to the file. Returns whether more is left out now."""
+    def write(self, file: BlockFile) -> None:
+        """Add what came since the last call to the file."""
         with self._lock:
-            before = self.thinned
             self._collect()
             ended, self._ended = self._ended, []
             while self._used + (len(ended) * _BYTES >> self.thinned) > self._part * (
@@ -216,7 +216,6 @@ class Samples:
             file.add("attr", attributes)
             self._new_words, self._new_names, self._notes = [], [], []
             self._used += file.waiting - size
-            return self.thinned > before
 
     def complain(self, problem: str) -> None:
         """Log a problem once."""
