@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from gpuprof._artifacts.alive import this_process
 from gpuprof._cli import main
+from support.run_files import run_file
 from support.simulated_job import Job
 from support.simulated_run import SimulatedLedger
 
@@ -52,6 +54,21 @@ def test_warm_up_can_be_given(slow_rank: Path) -> None:
 def test_a_step_can_be_chosen(slow_rank: Path) -> None:
     """Its path takes the place of the median's and the slowest one's."""
     assert "Critical path of step 7:" in run(slow_rank, "--step", 7).output
+
+
+@pytest.mark.parametrize(
+    ("lives", "says"),
+    [
+        (True, "`gpuprof stacks run` shows what its processes do now."),
+        (False, "It has no end: it was killed, and what its processes did last may be missing."),
+    ],
+)
+def test_a_run_that_has_not_ended_says_so(lives: bool, says: str, tmp_path: Path) -> None:
+    """As its driver tells, which lives or is gone."""
+    made = Job(None, seed=1, steps=12).write(tmp_path / "run")
+    driver = {**this_process(), "start": this_process()["start"] if lives else "0"}
+    (made / "run.json").write_text(json.dumps(run_file("run", driver=driver)))
+    assert says in " ".join(run(made).output.split())
 
 
 def test_a_damaged_ledger_is_named(slow_rank: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from gpuprof._analysis.scopes import spreads
 from gpuprof._analysis.usage import Usage
 from gpuprof._analysis.waits import ANYBODY, READS_DEVICE
 from gpuprof._artifacts.formats import EarlyEnd
+from gpuprof._artifacts.runs import State
 from gpuprof._session.instruments.coroutines import AWAIT
 
 _LEAST_LOST = 0.02
@@ -226,6 +227,7 @@ class Explanation:
         uncounted: the processes that are in no group, because another process has their rank.
         ended_early: workers that were killed or crashed while the run went on.
         recognised: the places in which ranks appear to meet although no meeting was recorded.
+        state: whether the run has ended.
         problems: files that cannot be read.
     """
 
@@ -251,6 +253,7 @@ class Explanation:
     uncounted: list[str]
     ended_early: list[EarlyEnd]
     recognised: list[Collective]
+    state: State
     problems: list[str]
 
     @property
@@ -337,6 +340,7 @@ class Explainer:
             uncounted=[process.name for process in run.uncounted],
             ended_early=run.ended_early,
             recognised=run.recognised,
+            state=run.state,
             problems=[*run.problems, *unreadable],
         )
 

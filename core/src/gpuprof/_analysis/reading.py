@@ -105,6 +105,7 @@ def of_ledgers(
         run.instruments = frozenset(name for name in instruments if isinstance(name, str))
     run.launched = bool(about and about.beginning and about.beginning["driver"] is None)
     run.step_at = str(about.config.get("step_at") or "") if about else ""
+    run.state = about.state if about else "ended"
     ends = about.ended_early if about else None
     over = about is not None and about.goes_on() is False
     run.ended_early = _silent(run, over) if ends is None else ends

@@ -19,6 +19,7 @@ from gpuprof._analysis.samples import Samples
 from gpuprof._analysis.waits import COMMUNICATES, READS_DEVICE
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
+from gpuprof._artifacts.runs import State
 from gpuprof._session.instruments.threads import THREAD
 
 Integers = NDArray[np.int64]
@@ -171,6 +172,7 @@ class Run:
         samples: the samples that the job has recorded.
         attributes: numbers that the job gave of each step, such as tokens: an array by position in
             `steps` for each name, NaN where it gave none. See `samples.attributes_of`.
+        state: whether it has ended, as far as its files tell.
         problems: a sentence for each ledger that cannot be read, or not as a whole.
     """
 
@@ -193,6 +195,7 @@ class Run:
     elsewhere: int = 0
     samples: Samples = attrs.field(factory=Samples)
     attributes: dict[str, Floats] = attrs.field(factory=dict)
+    state: State = "ended"
     problems: list[str] = attrs.field(factory=list)
 
     @functools.cached_property

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -37,6 +37,7 @@ from gpuprof.errors import ConfigError, OutputError
 
 _BEGUN = "run.json"
 _ENDED = "manifest.json"
+State = Literal["ended", "running", "killed", "unknown"]
 _WITHOUT_RECEIPT = {
     True: "running",
     False: "finished, no receipt; run gpuprof collect RUN",
@@ -123,6 +124,16 @@ class About:
     def launched(self) -> bool:
         """Whether `gpuprof run` started the run, so that no driver knows all of its workers."""
         return self.beginning is not None and self.beginning["driver"] is None
+
+    @property
+    def state(self) -> State:
+        """Whether the run has ended, as it does by itself and with Ctrl-C."""
+        goes_on = self.goes_on()
+        if goes_on:
+            return "running"
+        if self.manifest is not None:
+            return "ended"
+        return "unknown" if goes_on is None else "killed"
 
     def goes_on(self) -> bool | None:
         """Whether the run is still going on; ``None`` if that cannot be told from here."""

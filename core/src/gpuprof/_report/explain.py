@@ -28,6 +28,7 @@ from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
 from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.ledger import SUFFIX
 from gpuprof._artifacts.receipt import size_text
+from gpuprof._artifacts.runs import State
 from gpuprof._log import log
 from gpuprof._report import stacks
 from gpuprof._report.causes import config, gain, what_if, words
@@ -83,6 +84,7 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
     parts = [
         _steps(answer),
         "\n".join(given(answer)),
+        textwrap.fill(_state(answer.run, answer.state), _tables.console_width()),
         "\n".join(
             textwrap.fill(f"{sentence}.", _tables.console_width(), break_long_words=False)
             for sentence in sentences(answer.ended_early)
@@ -408,6 +410,17 @@ def _amount(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
+def _state(run: str, state: State) -> str:
+    """What there is to say of a run that has not ended; empty if it has."""
+    stacks_now = f"`gpuprof stacks {run}` shows what its processes do now"
+    return {
+        "ended": "",
+        "running": f"It has not ended: this is what it has recorded so far. {stacks_now}.",
+        "killed": "It has no end: it was killed, and what its processes did last may be missing.",
+        "unknown": f"It has no end. If it still runs, {stacks_now}.",
+    }[state]
+
+
 def _what_a_step_is(steps: Mapping[str, Any]) -> str:
     if steps["round"]:
         return f"A step is a round of the driver's calls: {steps['round']}."
@@ -614,7 +627,8 @@ def explainer(run: Run) -> Explainer:
         ConfigError: no step counts.
     """
     if not run.usual:
-        raise ConfigError([f"{run.name}: {no_steps(run)}", *run.problems])
+        sentences_about_it = (f"{run.name}: {no_steps(run)}", _state(run.name, run.state))
+        raise ConfigError([*filter(None, sentences_about_it), *run.problems])
     return Explainer(run)
 
 
