@@ -41,13 +41,12 @@ _ROUNDS = 0.5
 """Rounds per step from which workers work in rounds."""
 _UNEVEN = 1.1
 """How many times the workers' mean the most tokens of a worker must be, in the median step."""
-_BESIDE = 0.5
+_BESIDE = 0.1
 """Share of the time of training in which samples must be in flight, to be generated beside it."""
 _EXPLAINED = 0.7
 """Share of what infinitely fast rollouts would save that a finding must save to be the reason."""
 _IDLE = 0.2
 """Share of their slots that rollouts must leave empty to be held up."""
-_MUCH_SLOWER = 10
 _LEAST_LOST = 0.02
 """Share of the work on samples that must be lost to be a cause."""
 _BEHIND = 3.0
@@ -279,9 +278,10 @@ def full_buffer(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     if not buffered.any() or not _is_beside(record):
         return
     idle = 1 - float(np.mean([stays.filled(number) for number in stays.workers]))
-    much_slower = stays.clocks(_MUCH_SLOWER * stays.lengths)
-    # the trainer would have to wait for them; else the record does not have what it waits for
-    if idle >= _IDLE and record.saves(lambda _: {}, clocks=much_slower) < 0:
+    plans = (record.graph.plan(window).stretches for window in record.windows)
+    # else the record does not have what the trainer waits for
+    known = any(stretch.process in stays.workers for plan in plans for stretch in plan)
+    if idle >= _IDLE and known:
         group = _trainers(record)
         numbers = [process.number for process in run.groups[group]]
         clocks = {number: stays.if_filled(number) for number in stays.workers}
