@@ -38,11 +38,13 @@ class Shape:
         name: of the job.
         cause: as the program takes it; empty: nobody is slow.
         guilty: the workers, or the group, that may be named for it.
+        finding: for a job that notes its samples, what `explain` calls the cause.
     """
 
     name: str
     cause: str = ""
     guilty: tuple[str, ...] = ()
+    finding: str = ""
 
 
 SHAPES = [
@@ -55,6 +57,11 @@ SHAPES = [
     Shape("served"), Shape("served", "Server-0", ("Server-0", "Server")),
     Shape("served", "Trainer-1", ("Trainer-1",)),
     Shape("routed"), Shape("routed", "Engine-2", ("Engine-2",)),
+    Shape("rounds"), Shape("rounds", "tail", finding="tail"),
+    Shape("rounds", "tool", finding="sample wait"),
+    Shape("free"), Shape("free", "harmless"),
+    Shape("free", "starved", finding="starved trainer"),
+    Shape("free", "tool", finding="sample wait"), Shape("free", "stale", finding="stale samples"),
     Shape("ddp"), Shape("ddp", "forward-1", ("Worker-1",)), Shape("ddp", "data-0", ("Worker-0",)),
 ]  # fmt: skip
 
@@ -76,8 +83,13 @@ class Outcome:
         return self.said == "right" or (silent and self.real < LEAST)
 
 
-def ran(shape: Shape, directory: Path, ray: Path) -> tuple[float, dict[str, Any]]:
+def ran(
+    shape: Shape, directory: Path, ray: Path, cap: float | None = None
+) -> tuple[float, dict[str, Any]]:
     """The seconds of a job's loop, and what is explained of it.
+
+    Args:
+        cap: the tokens at which samples end.
 
     Raises:
         subprocess.CalledProcessError: it failed.
@@ -87,12 +99,14 @@ def ran(shape: Shape, directory: Path, ray: Path) -> tuple[float, dict[str, Any]
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone",
                    "--nproc-per-node", "2", str(PROGRAMS / "ddp_job.py")]  # fmt: skip
     else:
-        command = [sys.executable, str(PROGRAMS / "ray_jobs.py"), shape.name]
+        program = "sample_jobs.py" if shape.name in ("rounds", "free") else "ray_jobs.py"
+        command = [sys.executable, str(PROGRAMS / program), shape.name]
     command += [shape.cause] * bool(shape.cause)
+    limit = {} if cap is None else {"CAP": str(cap)}
     done = subprocess.run(
         [*GPUPROF, "run", "--", *command],
         cwd=directory,
-        env={**os.environ, "RAY_DIRECTORY": str(ray), "RAY_worker_niceness": "0"},
+        env={**os.environ, "RAY_DIRECTORY": str(ray), "RAY_worker_niceness": "0", **limit},
         capture_output=True,
         text=True,
         check=True,
@@ -132,7 +146,8 @@ def judged(shape: Shape, answer: dict[str, Any], real: float) -> Outcome:
     accused = {*named["workers"], named["worker"], named["group"] if not named["workers"] else ""}
     words = f"{named['grade']}: {named['cause']}: {named['says']}"
     said: Said = "wrong"
-    if accused & set(shape.guilty) and real >= WORTHLESS:
+    is_guilty = named["cause"] == shape.finding if shape.finding else accused & set(shape.guilty)
+    if is_guilty and real >= WORTHLESS:
         said = "right" if real >= LEAST else "other"
     return Outcome(shape, said, named["saves"], real, words)
 
@@ -167,6 +182,9 @@ def main() -> None:
                     half = Shape(shape.name, f"half {server}")
                     without, _ = ran(half, Path(f"{directory}-half"), ray)
                     shape = attrs.evolve(shape, guilty=(server,))
+                if answer.get("findings") and answer["findings"][0]["cause"] == "tail":
+                    cap = answer["findings"][0]["samples"]["limit"]
+                    without, _ = ran(shape, Path(f"{directory}-capped"), ray, cap)
                 outcomes.append(judged(shape, answer, 1 - without / loop))
                 click.echo(f"{shape.name} {shape.cause or 'none'}: {outcomes[-1].said}: "
                            f"{outcomes[-1].words}")  # fmt: skip

@@ -45,11 +45,11 @@ _BESIDE = 0.1
 """Share of the time of training in which samples must be in flight, to be generated beside it."""
 _EXPLAINED = 0.7
 """Share of what infinitely fast rollouts would save that a finding must save to be the reason."""
-_IDLE = 0.2
+_IDLE = 0.3
 """Share of their slots that rollouts must leave empty to be held up."""
 _LEAST_LOST = 0.02
 """Share of the work on samples that must be lost to be a cause."""
-_BEHIND = 3.0
+_BEHIND = 4.0
 """Versions by which the median sample must be behind the trainer's to be mentioned."""
 
 
@@ -61,7 +61,10 @@ def tail(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         return
     in_tokens = bool(np.median(stays.tokens) > 0)
     sizes = stays.tokens if in_tokens else stays.lengths / 1e9
-    limit = float(f"{np.quantile(sizes, 1 - _TAIL):.1e}")  # two digits, as people would set it
+    order = np.argsort(sizes)
+    so_far = np.cumsum(stays.weight[order])
+    longest = sizes[order][np.searchsorted(so_far, (1 - _TAIL) * so_far[-1])]
+    limit = float(f"{longest:.1e}")  # two digits, as people would set it
     shorter = stays.until(limit) if in_tokens else np.minimum(stays.lengths, 1e9 * limit)
     held, waiting = _last_samples(record, stays)
     yield _suspect(
@@ -87,6 +90,7 @@ def _last_samples(record: Record, stays: Stays) -> tuple[float, tuple[str, float
     """
     samples, held, whole = stays.samples, 0.0, 0.0
     times = np.zeros(len(samples.names))
+    step_of_row = np.where(stays.rows >= 0, stays.step[stays.rows], -1)
     for step in record.usual:
         mine = np.flatnonzero(stays.step == step)
         mine = mine[np.argsort(stays.end[mine], kind="stable")]
@@ -95,7 +99,8 @@ def _last_samples(record: Record, stays: Stays) -> tuple[float, tuple[str, float
             begin, end = stays.end[mine[-count - 1]], stays.end[mine[-1]]
             held += float(end - begin)
             whole += float((stays.end[mine[-count:]] - begin).sum())
-            rows = np.flatnonzero(np.isin(stays.rows, mine[-count:]))
+            rows = np.flatnonzero(step_of_row == step)
+            rows = rows[np.isin(stays.rows[rows], mine[-count:])]
             inside = samples.end[rows].clip(begin, end) - samples.start[rows].clip(begin, end)
             times += np.bincount(samples.phase[rows], inside, len(samples.names))
     times[[name == GENERATE for name in samples.names]] = 0.0  # a tool may be called inside of it
@@ -134,7 +139,7 @@ def waits(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
 def uneven(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     """Workers of a group that take longer in a step as they have more tokens than the others."""
     run, stays = record.run, record.stays
-    in_rounds = len(stays) > 0 and stays.rounds >= _ROUNDS * len(run.steps)
+    in_rounds = len(stays) > 0 and stays.rounds >= _ROUNDS * len(run.steps) and not stays.thinned
     for group, processes in run.groups.items() if in_rounds else ():
         numbers = [process.number for process in processes if process.number in stays.workers]
         mine = np.isin(stays.process, numbers) & (stays.tokens > 0)
@@ -226,7 +231,7 @@ def lost(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     """Samples that were never trained, although later ones were."""
     stays, samples = record.stays, record.run.samples
     trained = samples.of(TRAINED)
-    if not _is_beside(record):
+    if not _is_beside(record) or stays.thinned:
         return
     used = np.isin(stays.sample, samples.sample[trained])
     last = samples.start[trained].max()
@@ -275,7 +280,7 @@ def full_buffer(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     """A trainer for which samples wait in a buffer while the rollouts leave slots empty."""
     run, stays, samples = record.run, record.stays, record.run.samples
     buffered = samples.of(BUFFERED) & samples.ended
-    if not buffered.any() or not _is_beside(record):
+    if not buffered.any() or not _is_beside(record) or stays.thinned:
         return
     idle = 1 - float(np.mean([stays.filled(number) for number in stays.workers]))
     plans = (record.graph.plan(window).stretches for window in record.windows)
@@ -305,7 +310,8 @@ def full_buffer(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
             for place in np.unique(run.processes[number].places[1:]).tolist()
             if not run.waiting_places[place]
         ]
-        yield attrs.evolve(suspect, activities=activities)
+        most = record.stays.trained(*_loop(record)) / 2
+        yield attrs.evolve(suspect, activities=activities, most=most)
 
 
 def starved(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
@@ -315,14 +321,15 @@ def starved(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
     """
     stays = record.stays
     if _is_beside(record):
-        faster = stays.clocks(np.zeros(len(stays)))
-        saves = record.saves(lambda _: {}, clocks=faster)
+        clocks = stays.clocks(np.zeros(len(stays)))
+        suspect = _suspect(record, "starved trainer", clocks, 0.0, OfSamples(), _trainers(record))
+        cost = suspect.most * record.loop
+        finding = attrs.evolve(
+            suspect.finding, share=suspect.most, seconds=cost / 1e9 / len(record.usual)
+        )
         known = max((finding.saves or 0.0 for finding in findings), default=0.0)
-        if known < _EXPLAINED * saves:
-            yield _suspect(
-                record, "starved trainer", faster, saves * record.loop,
-                OfSamples(), _trainers(record),
-            )  # fmt: skip
+        if known < _EXPLAINED * suspect.most:
+            yield attrs.evolve(suspect, finding=finding)
 
 
 def _trainers(record: Record) -> str:
@@ -363,7 +370,14 @@ def _suspect(
         of=steps,
         samples=about,
     )
-    return Suspect(finding=finding, clocks=clocks)
+    most = record.stays.starved(*_loop(record)) if _is_beside(record) else 1.0
+    return Suspect(finding=finding, clocks=clocks, most=most)
+
+
+def _loop(record: Record) -> tuple[int, int]:
+    """The beginning of the first step that counts, and the end of the last one."""
+    steps = record.run.steps
+    return steps[record.usual[0]].start, steps[record.usual[-1]].end
 
 
 FIRST: Sequence[Cause] = (

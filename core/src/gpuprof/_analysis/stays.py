@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+_LEAST_SHARED = 0.1
+"""How much longer a token must take because of the other samples, to be their doing: of the time
+that it takes by itself."""
+
 
 @attrs.frozen
 class OfSamples:
@@ -64,6 +68,7 @@ class Stays:
         start: nanoseconds of the run, as is `end`.
         step: the position of the step in which the stay ends; -1 outside of steps.
         tokens: how many tokens were generated; 0 if that was not noted.
+        weight: how many samples the stay stands for, if the ledger had no room for all.
         rows: for each phase of `samples` the position of its stay; -1 for none.
     """
 
@@ -74,6 +79,7 @@ class Stays:
     end: Integers
     step: Integers
     tokens: Floats
+    weight: Integers
     rows: Integers
 
     @classmethod
@@ -86,10 +92,11 @@ class Stays:
         works = np.flatnonzero(has_phase & ~others & samples.ended)
         codes, at = np.unique(pairs[works], return_inverse=True)
         start = np.full(len(codes), np.iinfo(np.int64).max)
-        end, step = np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64)
+        end, step, weight = np.zeros((3, len(codes)), np.int64)
         np.minimum.at(start, at, samples.start[works])
         np.maximum.at(end, at, samples.end[works])
         np.maximum.at(step, at, samples.last_step[works])
+        np.maximum.at(weight, at, samples.weight[works])
         counts = np.nan_to_num(noted(samples, "tokens")[works])
         tokens = np.bincount(at, counts, len(codes)).astype(float)
         order = np.argsort(start, kind="stable")
@@ -104,11 +111,17 @@ class Stays:
             end[order],
             step[order],
             tokens[order],
+            weight[order],
             rows,
         )
 
     def __len__(self) -> int:
         return len(self.sample)
+
+    @property
+    def thinned(self) -> bool:
+        """Whether the ledgers had no room for all samples."""
+        return len(self.samples.left_out) > 0
 
     @functools.cached_property
     def lengths(self) -> Floats:
@@ -139,6 +152,41 @@ class Stays:
         order = np.lexsort((change, times))
         used, lasted = np.cumsum(change[order])[:-1], np.diff(times[order])
         return float((used * lasted).sum() / max(1, used.max(initial=1) * lasted.sum()))
+
+    # Beside training
+
+    @functools.cached_property
+    def batches(self) -> tuple[Integers, Integers, Integers]:
+        """When each batch begins and ends to be trained, and when the last of its samples came."""
+        samples = self.samples
+        rows = np.flatnonzero(samples.of(TRAINED) & samples.ended)
+        rows = rows[np.argsort(samples.start[rows], kind="stable")]
+        if not len(rows):
+            return rows, rows, rows
+        start, end = samples.start[rows], samples.end[rows]
+        first = np.flatnonzero(np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1]))
+        came = np.zeros(len(samples.ids), np.int64)
+        np.maximum.at(came, self.sample, self.end)
+        return (
+            start[first],
+            np.maximum.reduceat(end, first),
+            np.maximum.reduceat(came[samples.sample[rows]], first),
+        )
+
+    def starved(self, begin: int, end: int) -> float:
+        """For which share of some time the trainer had nothing to train, as samples came too late.
+
+        That is the most that any change of the rollouts can save.
+        """
+        starts, ends, came = self.batches
+        waited = np.minimum(came, starts)[1:] - ends[:-1]
+        inside = (starts[1:] > begin) & (starts[1:] <= end)
+        return float(waited[inside].clip(0).sum() / max(1, end - begin))
+
+    def trained(self, begin: int, end: int) -> float:
+        """For which share of some time the trainer trains."""
+        starts, ends, _ = self.batches
+        return float((ends.clip(begin, end) - starts.clip(begin, end)).sum() / max(1, end - begin))
 
     # What if
 
@@ -212,11 +260,13 @@ class Stays:
             beside[mine] = np.diff(np.interp(edges, times, so_far), axis=0)[0]
         count = beside / took.clip(1)
         if len(rows) < 3 or count.std() == 0:
-            return float(took.sum() / max(1.0, tokens.sum())), 0.0
+            return float(took.sum() / max(1.0, tokens[rows].sum())), 0.0
         weight = np.sqrt(tokens[rows])
         columns = np.stack([weight, weight * count], axis=1)
         alone, each = np.linalg.lstsq(columns, weight * took / tokens[rows], rcond=None)[0]
-        return max(float(alone), 0.0), max(float(each), 0.0)
+        if each * count.mean() < _LEAST_SHARED * alone:
+            return float(took.sum() / tokens[rows].sum()), 0.0
+        return max(float(alone), 0.0), float(each)
 
     def _in_flight(self, process: int) -> tuple[Floats, Floats, Floats]:
         """When the number of samples that a worker generates changes, it, and its integral."""

@@ -391,7 +391,7 @@ def _sample_wait(finding: Finding) -> Words:
 def _uneven_tokens(finding: Finding) -> Words:
     more = f", and {listed(finding.workers)} in the whole run" if finding.workers else ""
     return Words(
-        f"{finding.group} have uneven tokens: the most of a worker are "
+        f"Workers of {finding.group} have uneven tokens: the most of a worker are "
         f"{_about(finding).most:.2f} times the mean in the median step{more}.",
         "Deal samples out by their tokens, or as workers become free.",
     )

@@ -1,0 +1,90 @@
+"""How time would pass if samples took less, and what a run's samples tell by themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gpuprof._analysis.explain import Explanation, explain
+from gpuprof._analysis.reading import read
+from gpuprof._analysis.samples import Samples
+from gpuprof._analysis.stays import Stays
+from support.simulated_run import SimulatedLedger, write_run
+
+MS = 10**6
+STEPS = 12
+
+
+def beside(versions_behind: int, late: int = 0) -> list[SimulatedLedger]:
+    """A trainer's steps of 10 ms, and a sample for each that is generated before it.
+
+    Args:
+        late: milliseconds that the trainer waits for each sample.
+    """
+    worker, trainer = SimulatedLedger("Rollout-0"), SimulatedLedger("Trainer-0")
+    length = 10 + late
+    for step in range(STEPS):
+        begin = (step + 1) * length * MS
+        trained = begin + late * MS
+        name, key = str(step), f"item:{step}"
+        worker.span("decode", begin - 8 * MS, trained, releases=[key])
+        worker.sample(name, "generate", begin - 8 * MS, trained, version=step - versions_behind)
+        trainer.step(step, begin, begin + length * MS)
+        trainer.span("get", begin, trained, waits_for="Rollout", waits=[key])
+        trainer.span("learn", trained, trained + 10 * MS)
+        trainer.sample(name, "trained", trained, trained + 10 * MS, version=step)
+    return [worker, trainer]
+
+
+def answer(ledgers: list[SimulatedLedger], directory: Path) -> Explanation:
+    """What is explained of a run."""
+    return explain(read(write_run(directory, ledgers), 0))
+
+
+def test_old_samples_are_a_hint_that_saves_nothing(tmp_path: Path) -> None:
+    """They cost no time."""
+    [finding] = answer(beside(versions_behind=5), tmp_path).findings
+    assert finding.samples is not None
+    assert ("stale samples", "hint", 0.0) == (finding.cause, finding.grade, finding.saves)
+    assert (5.0, 5.0) == finding.samples.behind
+
+
+def test_a_trainer_that_waits_for_each_sample_is_starved(tmp_path: Path) -> None:
+    """By the share of its time that it waits."""
+    [finding] = answer(beside(versions_behind=1, late=10), tmp_path).findings
+    assert "starved trainer" == finding.cause
+    assert pytest.approx(0.5, abs=0.05) == finding.saves
+
+
+def test_a_trainer_that_never_waits_is_not_starved(tmp_path: Path) -> None:
+    """However long samples take."""
+    assert [] == answer(beside(versions_behind=1), tmp_path).findings
+
+
+def held(*stays: tuple[int, int]) -> Stays:
+    """A worker with these samples."""
+    start, end = np.array(stays, np.int64).T
+    numbers, zeros = np.arange(len(stays)), np.zeros(len(stays), np.int64)
+    return Stays(Samples(), numbers, zeros, start, end, zeros, zeros.astype(float), zeros, numbers)
+
+
+def test_a_round_ends_with_its_last_sample() -> None:
+    """Shortening another one gains nothing."""
+    about = held((0, 10), (0, 40))
+    before, after = about.clocks(np.array([5.0, 40.0]))[0]
+    assert (40, 40) == (before[-1], after[-1])
+
+
+def test_a_sample_begins_when_another_one_ends() -> None:
+    """So the shorter one before it brings it forward."""
+    about = held((0, 20), (20, 40))
+    before, after = about.clocks(np.array([5.0, 20.0]))[0]
+    assert (40, 25) == (before[-1], after[-1])
+
+
+def test_the_time_between_rounds_stays_as_it_is() -> None:
+    """Somebody else decides when the next round begins."""
+    about = held((0, 20), (100, 120))
+    before, after = about.clocks(np.array([10.0, 20.0]))[0]
+    assert [(0, 0), (20, 10), (100, 90), (120, 110)] == list(zip(before, after, strict=True))
