@@ -1549,3 +1549,14 @@ def test_a_slow_rank_of_a_pool_is_a_hint(tmp_path: Path) -> None:
         found.cause, found.worker, found.grade, found.saves,
     )  # fmt: skip
     assert 4.0 == pytest.approx(found.ratio, abs=0.01)
+
+
+def test_a_stall_that_the_watchdog_has_written_down_is_named(tmp_path: Path) -> None:
+    """An explanation of the steps that ended would not tell that others took so long."""
+    driver = SimulatedLedger("Runner", "driver")
+    for step in range(10):
+        driver.step(step, 100 * step * MS, 100 * (step + 1) * MS)
+    directory = write_run(tmp_path, [driver])
+    (directory / "stall-1.txt").touch()
+    (problem,) = explain(reading.read(directory)).problems
+    assert problem.startswith("nothing ended in any process for long; ")

@@ -73,7 +73,28 @@ class Unknown:
     idle: Process | None = None
 
 
-Wait = Collective | Cycle | Chain | Unknown
+@attrs.frozen
+class InFlight:
+    """A collective that has not ended, as torch's flight recorder has it.
+
+    Args:
+        group: the description of its process group.
+        operation: its name.
+        number: its sequence number in the group.
+        state: ``scheduled`` or ``started``.
+        ranks: the ranks of the job on which it is the oldest in this state.
+        seconds: for how long, at most.
+    """
+
+    group: str
+    operation: str
+    number: int
+    state: str
+    ranks: tuple[int, ...]
+    seconds: float
+
+
+Wait = Collective | Cycle | Chain | Unknown | InFlight
 
 
 def waits(processes: Sequence[Process], doings: Iterable[Doing]) -> list[Wait]:
@@ -84,7 +105,11 @@ def waits(processes: Sequence[Process], doings: Iterable[Doing]) -> list[Wait]:
     """
     doings = list(doings)
     mains = {doing.process.file: doing for doing in doings if not doing.thread}
-    return [*_collectives(processes, mains), *_calls(processes, doings)]
+    return [
+        *_collectives(processes, mains),
+        *_in_flight(processes, mains),
+        *_calls(processes, doings),
+    ]
 
 
 def _collectives(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator[Collective]:
@@ -124,6 +149,19 @@ def _collectives(processes: Sequence[Process], mains: Mapping[str, Doing]) -> It
         if inside and late and not any(row[2] and row[2].state == "moves" for row in late):
             size = len(everybody[name])
             yield Collective(operation, number, size, tuple(inside), tuple(late))
+
+
+def _in_flight(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator[InFlight]:
+    entries: dict[tuple[str, str, int, str], dict[int, float]] = {}
+    for process in processes:
+        main = mains.get(process.file)
+        if main is None or main.state == "moves":
+            continue
+        for entry in process.answer.get("flight", ()):
+            key = entry["group"], entry["operation"], entry["number"], entry["state"]
+            entries.setdefault(key, {})[process.answer["rank of job"]] = entry["seconds"]
+    for key, seconds in sorted(entries.items()):
+        yield InFlight(*key, tuple(sorted(seconds)), max(seconds.values()))
 
 
 def _by_its_own_rank(

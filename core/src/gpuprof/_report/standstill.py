@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpuprof._analysis.standstill import Class, Doing, classes, doings, last_seen
-from gpuprof._analysis.waiting import Chain, Collective, Cycle, Wait, waits
+from gpuprof._analysis.waiting import Chain, Collective, Cycle, InFlight, Wait, waits
 from gpuprof._artifacts.dumps import ANSWERED, Process
 from gpuprof._report.words import all_of
 from gpuprof._session.instruments.collectives import runs
@@ -131,6 +131,11 @@ def sentences(now: Sequence[Process], later: Sequence[Process]) -> list[str]:
 def _sentence(wait: Wait, absent: Sequence[Process]) -> str:
     if isinstance(wait, Collective):
         return _collective(wait, absent)
+    if isinstance(wait, InFlight):
+        return (
+            f"torch's flight recorder: {wait.operation} #{wait.number} of {wait.group} is "
+            f"{wait.state} on {ranks(wait.ranks)} for {age(wait.seconds)}"
+        )
     if isinstance(wait, Cycle):
         reasons = [f"{_doing(doing)} waits for" for doing in wait.around]
         return f"deadlock: {' '.join(reasons)} {wait.around[0].process.name}"

@@ -8,10 +8,14 @@ On a GPU, a collective returns when it is queued, so only the host's waits are r
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
 import itertools
+import json
 import os
+import sys
+import time
 import weakref
 from collections.abc import Callable, Iterable
 from types import ModuleType
@@ -189,6 +193,33 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
         distributed.get_rank() if distributed.is_initialized() else None
     )
     dump.states["groups"] = now
+    binding = sys.modules[c10d.ProcessGroup.__module__]
+    dump.states["flight"] = functools.partial(_oldest_in_flight, binding)
+
+
+def _oldest_in_flight(binding: ModuleType) -> list[dict[str, Any]]:
+    """The oldest collective of each process group that has not ended, says torch's flight recorder.
+
+    The recorder is on by default. Newer releases record the collectives of gloo, too.
+
+    Args:
+        binding: torch's module for C++.
+    """
+    oldest: dict[tuple[str, bool], dict[str, Any]] = {}
+    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
+        read = getattr(binding, name, None)
+        trace = json.loads(read(includeCollectives=True, onlyActive=True)) if read else {}
+        for entry in trace.get("entries", ()):
+            if not entry["retired"]:
+                two = entry["is_p2p"]
+                oldest.setdefault((entry["process_group"][1], two), {
+                    "group": entry["process_group"][1],
+                    "operation": entry["profiling_name"].rpartition(":")[2],
+                    "number": entry["p2p_seq_id" if two else "collective_seq_id"],
+                    "state": entry["state"],
+                    "seconds": time.time() - entry["time_created_ns"] / 1e9,
+                })  # fmt: skip
+    return list(oldest.values())
 
 
 INSTALL = {"torch.distributed": _install}
