@@ -26,7 +26,7 @@ from gpuprof._config.load import load
 from gpuprof._launch.run import _explain
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
-from gpuprof._report.printing import chosen, progress
+from gpuprof._report.printing import chosen, print_trees, progress
 from gpuprof._report.trees import Tree, tree_tables
 from gpuprof._session.file import SessionFile
 from gpuprof._shim.processes import process_start
@@ -183,6 +183,15 @@ def test_whose_trees_are_printed(which: str, expected: list[str]) -> None:
         for group, rank in [("A", 0), ("A", 1), ("A", 3), ("B", 1)]
     }
     assert expected == [tree.timing.name for tree in chosen(trees, which)]  # type: ignore[arg-type]
+
+
+def test_how_many_trees_are_left_out_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """With the command that shows them."""
+    trees = {("A", rank): Tree(Timing(f"A-{rank}")) for rank in range(5)}
+    with caplog.at_level("INFO"):
+        print_trees(trees, Tree(Timing("Runner")), "ends", directory="/runs/one")
+    expected = "3 more workers have trees; all, merged by group: gpuprof report /runs/one"
+    assert expected == caplog.messages[-1]
 
 
 @pytest.mark.parametrize(

@@ -51,12 +51,30 @@ def read_tree(data: Mapping[str, Any], worker: str) -> Tree:
         return Tree(Timing(worker))
 
 
-def print_trees(trees: Trees, driver: Tree, which: PrintTrees, slow: Collection[str] = ()) -> None:
-    """Log each chosen tree as a record, and the driver's last; see `chosen` for `slow`."""
+def print_trees(
+    trees: Trees,
+    driver: Tree,
+    which: PrintTrees,
+    slow: Collection[str] = (),
+    directory: str | None = None,
+) -> None:
+    """Log each chosen tree as a record, then the driver's, and how many are left out.
+
+    Args:
+        slow: see `chosen`.
+        directory: where all trees are; ``None`` if they are in no file.
+    """
     if which == "none":
         return
-    for tree in [*chosen(trees, which, slow), driver]:
+    choice = chosen(trees, which, slow)
+    for tree in [*choice, driver]:
         log().info("%s", tree.text())
+    if len(choice) < len(trees) and directory is not None:
+        log().info(
+            "%d more workers have trees; all, merged by group: gpuprof report %s",
+            len(trees) - len(choice),
+            directory,
+        )
 
 
 def print_receipt(receipt: Receipt) -> None:

@@ -570,7 +570,7 @@ class Profiler:
         driver = printing.read_tree(runner, DRIVER)
         if not self._starts_driver:
             driver.renamed(introduce(driver.timing.name))
-        printing.print_trees(trees, driver, self.config.print_trees, slow)
+        printing.print_trees(trees, driver, self.config.print_trees, slow, directory)
         if directory is None or receipt is None:
             return
         if answer is None or receipt.rows or receipt.faults:  # else the verdict names the directory
