@@ -12,6 +12,7 @@ from gpuprof._artifacts import ledger as reader
 from gpuprof._session import ledger as written
 from gpuprof._session import samples as written_samples
 from gpuprof._session.blocks import BLOCK, header_line
+from gpuprof._session.cards import CARD
 from gpuprof._session.ledger import Header
 from gpuprof._session.usage import THREAD, USAGE
 
@@ -194,6 +195,10 @@ class MadeLedger:
         for name, value in values.items():
             row = written_samples.ATTRIBUTE.pack(self._word(name), step, time, value)
             self._add("attr", row)
+
+    def cards(self, rows: Iterable[tuple[int, int, int, int, int, int]]) -> None:
+        """Add what GPUs did: card, time, per cent, memory, clock, reasons for a lower clock."""
+        self._add("card", b"".join(CARD.pack(*row) for row in rows))
 
     def clock(self, monotonic: int, wall: int) -> None:
         """Add a reading of both clocks."""

@@ -31,6 +31,7 @@ class SimulatedLedger:
         main: times, for how long the main thread had run by then, and was ready to.
         threads: the same of other threads, by their names.
         usage: what the process had used by some times; what is left out is 0.
+        cards: card, time, per cent, memory, clock and reasons of what GPUs did.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class SimulatedLedger:
         self.main: list[tuple[int, int, int]] = []
         self.threads: dict[str, list[tuple[int, int, int]]] = {}
         self.usage: list[dict[str, int]] = []
+        self.cards: list[tuple[int, int, int, int, int, int]] = []
         self._sent: list[tuple[int, int, str, str]] = []
         self._samples: list[tuple[str, str, int, int | None, dict[str, float]]] = []
         self._attributes: list[tuple[int, int, dict[str, float]]] = []
@@ -146,6 +148,7 @@ class SimulatedLedger:
             track = made.track(name, number)
             made.threads((track, *row) for row in rows)
         made.usage(self.usage)
+        made.cards(self.cards)
         made.sent(self._sent)
         for step in self._steps:
             made.step(*step)

@@ -159,3 +159,28 @@ def test_a_leak_under_a_collector_that_runs_now_and_then_is_found(tmp_path: Path
 def test_a_file_in_memory_is_no_leak(tmp_path: Path) -> None:
     """A dataset that is mapped grows in memory as it is read, and the kernel takes it back."""
     assert [] == remembers(tmp_path, lambda _: 0, files=lambda step: 5 * step).findings
+
+
+def test_what_a_card_did_is_for_programs(tmp_path: Path) -> None:
+    """Its means over the steps, and for how long it was slowed by heat or power."""
+    ledger = SimulatedLedger("Rank-0")
+    ledger.event("card", 0, card=0, name="stand-in", memory=80 * 10**9, clock=2_000)
+    for step in range(100):
+        ledger.step(step, 100 * step * MS, (100 * step + 99) * MS)
+        ledger.span("load", 100 * step * MS, (100 * step + 98) * MS)
+    for second in range(10):
+        ledger.main.append((second * SECOND, second * SECOND // 2, 0))
+        ledger.usage.append({"time": second * SECOND})
+        heat, power = 0x40 * (second < 5), 0x04 * (second == 7)
+        ledger.cards.append((0, second * SECOND, 60, second * 10**9, 1_000, heat | power))
+    (used,) = as_dict(explain(reading.read(write_run(tmp_path / "run", [ledger]))))["processes"]
+    (card,) = used["cards"]
+    assert pytest.approx({"busy": 0.6, "clock": 1_000, "hot": 0.5, "limited": 0.1}, abs=0.08) == {
+        name: card[name] for name in ("busy", "clock", "hot", "limited")
+    }
+    assert ("stand-in", 9 * 10**9, 80 * 10**9, 2_000) == (
+        card["name"],
+        card["memory"],
+        card["of_memory"],
+        card["of_clock"],
+    )

@@ -26,8 +26,10 @@ from gpuprof._session.usage import Usage, processor_times
 from gpuprof._shim.row import VARIABLE, encode
 from gpuprof_timing import Timing
 from gpuprof_timing._spans import ROOM
+from support import stand_in_nvml
 from support.manual_clock import Clock
 from support.recorder import Recorder
+from support.stand_in_nvml import StandInTorch
 from support.waiting import DEADLINE
 
 Begin = Callable[..., LedgerWriter]
@@ -797,3 +799,51 @@ def test_a_long_job_is_read_more_rarely() -> None:
         readings.append(usage.is_due())
     assert [True] * 599 == readings[:599]
     assert 300 == sum(readings[599 : 599 + 600])
+
+
+def test_a_ledger_says_what_cards_do(
+    path: Path, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that the process sees the one of its local rank, as a stand-in for NVML has it."""
+    monkeypatch.setitem(sys.modules, "pynvml", stand_in_nvml)
+    monkeypatch.setitem(sys.modules, "torch", StandInTorch())
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    ledger = begin()
+    ledger.event("anything")
+    ledger.end()
+    read = reader.read(path)
+    (card,) = (event for event in read.events if event["event"] == "card")
+    assert ("stand-in 1", stand_in_nvml.TOTAL, 2_000) == (
+        card["name"],
+        card["memory"],
+        card["clock"],
+    )
+    assert {(51, 2 * 10**9, 1_500, 0x20)} == {row[2:] for row in read.cards.tolist()}
+
+
+@pytest.mark.parametrize("torch", [StandInTorch(is_initialized=False), object(), None])
+def test_a_process_without_cuda_asks_no_card(
+    torch: object, path: Path, begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVML is not even imported."""
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    ledger = begin()
+    ledger.event("anything")
+    ledger.end()
+    assert [] == reader.read(path).cards.tolist()
+
+
+def test_without_nvml_the_ledger_goes_on(
+    path: Path, begin: Begin, faults: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that uses CUDA where nvidia-ml-py is not installed has no figures of cards."""
+    monkeypatch.setitem(sys.modules, "torch", StandInTorch())
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    ledger = begin()
+    ledger.event("anything")
+    ledger.end()
+    read = reader.read(path)
+    assert [] == read.cards.tolist()
+    assert len(read.usage)
+    assert [] == faults

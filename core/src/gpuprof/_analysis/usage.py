@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuprof._analysis.run import Process, Run, thread_times, time_at, working_track
+from gpuprof._artifacts.ledger import Ledger
+from gpuprof._session.cards import FOUND
 
 Floats = NDArray[np.float64]
 
@@ -27,6 +29,11 @@ _STRAIGHT = 0.15
 """Standard deviation of the memory from a straight line that it may have, as a share of its growth.
 """
 _MOST_POINTS = 200
+_HOT = 0x08 | 0x20 | 0x40
+"""NVML's reasons for a lower clock that are heat: slowed by the hardware, by software and by the
+hardware for heat."""
+_LIMITED = 0x04 | 0x80
+"""Its reasons that are power: the limit of the software, and the brake of the hardware."""
 
 
 @attrs.frozen
@@ -40,6 +47,31 @@ class Thread:
 
     name: str
     ran: float
+
+
+@attrs.frozen
+class Card:
+    """A GPU, on the average of the steps that count.
+
+    Args:
+        name: its name.
+        busy: share of the time in which a kernel ran.
+        memory: the most bytes of its memory in use, by all processes.
+        of_memory: bytes of its memory.
+        clock: of its processors, in MHz.
+        of_clock: the highest that it can have.
+        hot: share of the readings in which it was slowed since it was too hot.
+        limited: share of the readings in which it was slowed to take less power.
+    """
+
+    name: str
+    busy: float
+    memory: int
+    of_memory: int
+    clock: float
+    of_clock: int
+    hot: float
+    limited: float
 
 
 @attrs.frozen
@@ -62,6 +94,7 @@ class Usage:
         available: bytes of memory that its machine has left at the end; 0 if that is not known.
         machine_processors: how many processors its machine has.
         usable: how many of them its main thread may use.
+        cards: the GPUs that it used, where NVML tells.
     """
 
     worker: str
@@ -80,6 +113,7 @@ class Usage:
     available: int
     machine_processors: int
     usable: int
+    cards: list[Card]
 
     @property
     def lacks(self) -> float:
@@ -141,7 +175,35 @@ def usage_of(run: Run, process: Process) -> Usage | None:
         available=int(last["available"]),
         machine_processors=int(last["processors"]),
         usable=int(last["usable"]),
+        cards=_cards(ledger, begin, end),
     )
+
+
+def _cards(ledger: Ledger, begin: int, end: int) -> list[Card]:
+    """What a process's GPUs did between two times of its clock."""
+    readings = ledger.cards[(ledger.cards["time"] >= begin) & (ledger.cards["time"] <= end)]
+    cards = []
+    for event in ledger.events:
+        rows = readings[readings["card"] == _number(event.get("card"))]
+        if event["event"] == FOUND and len(rows):
+            reasons = rows["reasons"]
+            cards.append(
+                Card(
+                    name=str(event.get("name")),
+                    busy=float(rows["percent"].mean()) / 100,
+                    memory=int(rows["memory"].max()),
+                    of_memory=_number(event.get("memory")),
+                    clock=float(rows["clock"].mean()),
+                    of_clock=_number(event.get("clock")),
+                    hot=float((reasons & _HOT > 0).mean()),
+                    limited=float((reasons & _LIMITED > 0).mean()),
+                )
+            )
+    return cards
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _works(run: Run, process: Process, track: int, begin: int, end: int) -> float | None:

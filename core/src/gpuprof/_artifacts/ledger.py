@@ -46,9 +46,11 @@ _AMOUNTS = (
     "available", "processors", "usable",
 )  # fmt: skip
 """The columns of `THREAD` and `USAGE` that are no times of a clock."""
+_OF_CARDS = ("card", "percent", "memory", "clock", "reasons")
+"""The same of `CARD`."""
 _RANGES = {
     **dict.fromkeys(("start", "end", "time", "monotonic"), (-MOST, MOST)),
-    **dict.fromkeys(("count", "busy", "bytes", *_AMOUNTS), (0, MOST)),
+    **dict.fromkeys(("count", "busy", "bytes", *_AMOUNTS, *_OF_CARDS), (0, MOST)),
     "wall": (0, _LATEST),
 }
 """Valid ranges of numbers by column; the upper limit is excluded."""
@@ -75,6 +77,10 @@ NOTE = [("number", "<u8"), ("name", "<u4"), ("value", "<f8")]
 ATTRIBUTE = [("name", "<u4"), ("step", "<i8"), ("time", "<i8"), ("value", "<f8")]
 THREAD = [("track", "<u4"), ("time", "<i8"), ("ran", "<i8"), ("ready", "<i8")]
 USAGE = [("time", "<i8"), *((name, "<i8") for name in _AMOUNTS[2:])]
+CARD = [
+    ("card", "<i8"), ("time", "<i8"), ("percent", "<i8"), ("memory", "<i8"), ("clock", "<i8"),
+    ("reasons", "<i8"),
+]  # fmt: skip
 TABLES = {
     "span": ("spans", SPAN), "fold": ("folds", FOLD), "link": ("links", LINK),
     "step": ("edges", STEP), "clck": ("clocks", CLOCK), "open": ("open", OPEN),
@@ -82,7 +88,7 @@ TABLES = {
     "samp": ("samples", SAMPLE), "sbeg": ("begun", BEGUN),
     "sfol": ("sample_folds", SAMPLE_FOLD), "note": ("notes", NOTE),
     "attr": ("attributes", ATTRIBUTE),
-    "thrd": ("threads", THREAD), "used": ("usage", USAGE),
+    "thrd": ("threads", THREAD), "used": ("usage", USAGE), "card": ("cards", CARD),
 }  # fmt: skip
 """For each kind of block: the attribute of `Ledger` that holds its rows, and their layout."""
 _TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "str": (str,), "str | None": (str, NoneType)}
@@ -196,6 +202,8 @@ class Ledger:
         sample_ids: the ids of samples by key.
         threads: how long Python's threads had run, and how long they had been ready to run: an
             array of `THREAD`, for each in order of time.
+        cards: what the process's GPUs did: an array of `CARD`. ``card`` is that of an event
+            ``card``.
         usage: what the process used, and its machine's load: an array of `USAGE`, in order of time.
         events: everything else, each with ``event`` and ``time``.
         size: the number of bytes of the file that were read.
@@ -230,6 +238,7 @@ class Ledger:
     sample_ids: dict[int, str]
     threads: Rows
     usage: Rows
+    cards: Rows
     events: list[dict[str, Any]]
     size: int = 0
     damaged: int = 0

@@ -28,6 +28,7 @@ from gpuprof._report.perfetto import Extra, TraceWriter
 from gpuprof._report.recorded import Recorded, recorded
 from gpuprof._report.stacks import chart
 from gpuprof._report.words import ordinal
+from gpuprof._session.cards import FOUND
 from gpuprof._shim.safe import replacing
 from gpuprof.backend.types import RecordedTrack
 from gpuprof.errors import ConfigError, OutputError
@@ -257,6 +258,7 @@ class _Drawing:
             self._steps("steps", ledger, track, _STEPS)
         self._windows(ledger, track)
         self._usage(ledger, track)
+        self._cards(ledger, track)
         self._spans(ledger, track)
         self._folds(ledger, track)
         self._stacks(ledger, track)
@@ -352,6 +354,21 @@ class _Drawing:
         self._curve("memory, GB", parent, ledger, times, usage["resident"] / 1e9)
         moved = usage["read"] + usage["written"]
         self._curve("disks, MB/s", parent, ledger, times, 1e3 * _rate(times, moved))
+
+    def _cards(self, ledger: Ledger, parent: int) -> None:
+        """Curves of a process's GPUs."""
+        for event in ledger.events:
+            if event["event"] == FOUND:
+                number = event.get("card")
+                number = number if isinstance(number, int) else 0
+                rows = self._readings(ledger.cards[ledger.cards["card"] == number], ledger)
+                name = f"GPU {number}"
+                for title, values in (
+                    ("kernels, % of the time", rows["percent"]),
+                    ("memory, GB", rows["memory"] / 1e9),
+                    ("clock, MHz", rows["clock"]),
+                ):
+                    self._curve(f"{name}: {title}", parent, ledger, rows["time"], values)
 
     def _readings(self, rows: Any, ledger: Ledger) -> Any:
         """The rows within the interval, evenly thinned, and the nearest on both sides of it."""

@@ -22,6 +22,7 @@ from gpuprof_timing.recording import ROLES, Folded, Linked, Node, SpanLog, Track
 
 from gpuprof._log import log
 from gpuprof._session.blocks import BlockFile
+from gpuprof._session.cards import Cards
 from gpuprof._session.collector import Collections
 from gpuprof._session.samples import Phase, Samples
 from gpuprof._session.stacks import SUFFIX, Sampler
@@ -193,6 +194,7 @@ class LedgerWriter:
         self._open: frozenset[tuple[int, int]] = frozenset()
         self._next_clock = 0
         self._usage = Usage(clock)
+        self._cards = Cards(clock, self.event)
         self._first_usage: list[tuple[str, bytes]] = []
         self._used = 0  # bytes of the total that were used at the last check
         self._names = 0  # bytes of all names so far
@@ -552,7 +554,8 @@ class LedgerWriter:
         if not self._usage.is_due():
             return []
         threads = self._usage.threads(lambda thread: self._track_of(thread) // _TRACK)
-        return [("thrd", b"".join(threads)), ("used", self._usage.process())]
+        cards = b"".join(self._cards.read())
+        return [("thrd", b"".join(threads)), ("used", self._usage.process()), ("card", cards)]
 
     # The file
 
