@@ -69,6 +69,15 @@ def worker(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledg
     public._forget()
 
 
+class Hostile:
+    """A value of the job's own, which must not be looked at."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("read")
+
+    __str__ = __eq__ = __hash__ = __int__ = __repr__  # type: ignore[assignment]
+
+
 def phases(ledger: Ledger) -> list[tuple[str, str, int, int]]:
     """Id, phase, start and end in seconds of the phases that ended."""
     return [
@@ -155,11 +164,13 @@ def test_a_number_and_its_text_are_one_sample(begin: Begin, path: Path) -> None:
 @pytest.mark.parametrize(
     ("sample", "phase", "problem"),
     [
-        (None, "generate", "id None: expected a str or an int"),
-        (True, "generate", "id True: expected a str or an int"),
-        (1.5, "generate", "id 1.5: expected a str or an int"),
-        ("a", 3, 'phase 3: expected a str, such as "generate"'),
-        ("a", "", "phase ''"),
+        (None, "generate", "an id of type NoneType is not valid; expected a str or an int"),
+        (True, "generate", "an id of type bool is not valid"),
+        (1.5, "generate", "an id of type float is not valid"),
+        (Hostile(), "generate", "an id of type Hostile is not valid"),
+        ("a", Hostile(), "a phase of type Hostile is not valid"),
+        ("a", 3, 'a phase of type int is not valid; expected a str such as "generate"'),
+        ("a", "", "an empty phase is not valid"),
     ],
 )
 def test_a_wrong_argument_is_logged_once(
@@ -267,6 +278,20 @@ def test_the_ledger_stays_within_bounds(begin: Begin, path: Path) -> None:
         ledger.drain()
     ledger.end()
     assert path.stat().st_size < 2**20
+
+
+def test_a_long_run_keeps_the_longest_phase_of_each_write(begin: Begin, path: Path) -> None:
+    """When much is written already, nothing else is kept."""
+    ledger = begin(total=2**16)
+    for _ in range(300):
+        record_many(ledger, 100)
+        ledger.drain()
+    size = path.stat().st_size
+    record_many(ledger, 100)
+    ledger.end()
+    rows = reader.read(path).samples
+    assert SECOND == rows["end"][-1] - rows["start"][-1]
+    assert path.stat().st_size - size < 600
 
 
 def test_a_process_that_writes_nothing_does_not_grow(

@@ -36,7 +36,7 @@ ATTRIBUTE = struct.Struct("<Iqqd")
 """An attribute of a step: name, the step's number, when the step ended, value."""
 
 TAIL = 16
-"""Of each phase, how many of the longest are always kept in a write. What a step waits for is its
+"""Of each phase, how many of the longest are kept in a write at first. What a step waits for is its
 longest samples."""
 _MOST = 1 << 16
 """Ended phases in memory above which they are thinned before they are written."""
@@ -118,8 +118,8 @@ class Samples:
     """The phases and step attributes of this process that are not written yet.
 
     Half as many samples are kept after each further part of the ledger's ``total``: those whose key
-    ends with so many zero bits, so that all processes choose alike. The `TAIL` longest phases of
-    each write are kept as well, and of all others the sums.
+    ends with so many zero bits, so that all processes choose alike. The longest phases of each
+    write are kept as well, and of all others the sums.
 
     Args:
         clock: the monotonic clock, in nanoseconds.
@@ -246,14 +246,16 @@ class Samples:
         text = _text_of(row[_ID])
         if text is None:
             self.complain(
-                f"gpuprof.sample: id {row[_ID]!r:.80}: expected a str or an int; the sample is not "
-                "recorded"
+                f"gpuprof.sample: an id of type {type(row[_ID]).__name__} is not valid; expected a "
+                "str or an int; the sample is not recorded"
             )
             return False
         if not isinstance(row[_PHASE], str) or not row[_PHASE]:
+            kind = f"a phase of type {type(row[_PHASE]).__name__}"
+            kind = "an empty phase" if isinstance(row[_PHASE], str) else kind
             self.complain(
-                f"gpuprof.sample: phase {row[_PHASE]!r:.80}: expected a str, such as "
-                '"generate"; the phase is not recorded'
+                f'gpuprof.sample: {kind} is not valid; expected a str such as "generate"; the '
+                "phase is not recorded"
             )
             return False
         row[_ID], row[_PHASE], row[_WEIGHT] = text, self._word(row[_PHASE]), 1
@@ -264,14 +266,15 @@ class Samples:
         if not level:
             return rows
         mask = (1 << level) - 1
+        most = self._tail
         kept = []
         by_phase: dict[int, tuple[list[Row], list[Row]]] = {}
         for row in rows:
             chosen, others = by_phase.setdefault(row[_PHASE], ([], []))
             (others if self._key(row[_ID]) & mask else chosen).append(row)
         for chosen, others in by_phase.values():
-            if len(others) > TAIL:
-                tail = heapq.nlargest(TAIL, others, key=_length)
+            if len(others) > most:
+                tail = heapq.nlargest(most, others, key=_length)
                 in_tail = set(map(id, tail))
                 # one that was written as it went on is kept, or else it would never end
                 left_out = [r for r in others if id(r) not in in_tail and not r[_NUMBER]]
@@ -281,6 +284,12 @@ class Samples:
                 kept += others
             kept += chosen
         return kept
+
+    @property
+    def _tail(self) -> int:
+        """How many of the longest phases to keep: fewer, the more was written."""
+        halvings = TAIL if self.thinned >= _ALL else self._used // self._part // 2
+        return max(1, TAIL >> halvings)
 
     def _leave_out(self, rows: list[Row], chosen: list[Row]) -> None:
         """Add up rows, and let the `chosen` ones stand for them."""
@@ -312,7 +321,7 @@ class Samples:
         others = [row for row in rows if self._key(row[_ID]) & mask] if mask else []
         for row in chosen:
             row[_WEIGHT] = 1 << min(self.thinned, 31)
-        return chosen + heapq.nsmallest(TAIL, others, key=_start)
+        return chosen + heapq.nsmallest(self._tail, others, key=_start)
 
     # Packing
 
@@ -442,7 +451,10 @@ def _text_of(sample: object) -> str | None:
     if type(sample) is str and len(sample) <= _LONGEST:  # as most are
         return sample
     if isinstance(sample, numbers.Integral) and not isinstance(sample, bool):
-        sample = int(sample)
+        try:
+            sample = int(sample)
+        except Exception:  # a type of the job's own
+            return None
         if sample.bit_length() > 4 * _LONGEST:
             return hex(sample)
         return str(sample)

@@ -13,7 +13,10 @@ from gpuprof._session.file import TotalsEntry
 
 GAUGES = ("buffer", "peak_flops")
 """Attributes that say how things are in a step, so that adding them up over steps means nothing."""
+_LARGE = 1e9
+"""Rates from here on are printed in powers of ten, such as those of floating-point operations."""
 _EXACT = 1 << 53
+"""Integers below are exact as a float."""
 _LARGEST = 1e300
 """Sums of larger values may have no rate as a float."""
 
@@ -95,7 +98,7 @@ def number_of(value: object) -> float | None:
         return None
     try:
         number = int(value) if isinstance(value, numbers.Integral) else float(value)
-    except OverflowError:  # a huge fraction
+    except Exception:  # a huge fraction, or a type of the job's own
         return None
     return number if -_LARGEST < number < _LARGEST else None  # nor is nan
 
@@ -166,4 +169,6 @@ def _text(value: float) -> str:
 
 
 def _rate(value: float) -> str:
+    if abs(value) >= _LARGE:
+        return f"{value:.4g}"
     return f"{value:.1f}" if abs(value) >= 1 else f"{value:.2g}"
