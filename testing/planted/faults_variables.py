@@ -906,7 +906,7 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def diagnose(self, tool):
+        def diagnose(self, worker, tool, purpose):
             return [Check("loader", "yes", f"{tool.path} {tool.version}")]
 
     return Faulty
@@ -920,10 +920,10 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def diagnose(self, tool):
+        def diagnose(self, worker, tool, purpose):
             if not os.path.exists("/etc/ld-trace.conf"):
                 raise FileNotFoundError("/etc/ld-trace.conf")
-            return Base.diagnose(self, tool)
+            return Base.diagnose(self, tool, purpose)
 
     return Faulty
 
@@ -936,10 +936,10 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def diagnose(self, tool):
+        def diagnose(self, worker, tool, purpose):
             with open("/tmp/ld-trace-doctor.txt", "w") as file:
                 file.write("ok")
-            return Base.diagnose(self, tool)
+            return Base.diagnose(self, tool, purpose)
 
     return Faulty
 

@@ -752,8 +752,10 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def preflight(self, worker, tool, start):
-            return Base.preflight(self, worker, tool, True)
+        def diagnose(self, worker, tool, purpose):
+            if purpose == "doctor":
+                return Base.diagnose(self, worker, tool, purpose)
+            return Base.diagnose(self, worker, tool, "start")
 
     return Faulty
 
@@ -764,8 +766,10 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def preflight(self, worker, tool, start):
-            return all(check.ok for check in Base.preflight(self, worker, tool, start) or [])
+        def diagnose(self, worker, tool, purpose):
+            if purpose == "doctor":
+                return Base.diagnose(self, worker, tool, purpose)
+            return all(check.ok for check in Base.diagnose(self, worker, tool, purpose) or [])
 
     return Faulty
 
@@ -778,8 +782,10 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def preflight(self, worker, tool, start):
-            found = Base.preflight(self, worker, tool, start)
+        def diagnose(self, worker, tool, purpose):
+            if purpose == "doctor":
+                return Base.diagnose(self, worker, tool, purpose)
+            found = Base.diagnose(self, worker, tool, purpose)
             return found and [check.detail for check in found]
 
     return Faulty
@@ -793,8 +799,10 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def preflight(self, worker, tool, start):
-            if start:
+        def diagnose(self, worker, tool, purpose):
+            if purpose == "doctor":
+                return Base.diagnose(self, worker, tool, purpose)
+            if purpose == "start":
                 subprocess.run(
                     [tool.path, "--", "/bin/true"], stdin=subprocess.DEVNULL, capture_output=True
                 )
@@ -810,8 +818,10 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def preflight(self, worker, tool, start):
-            found = Base.preflight(self, worker, tool, start)
+        def diagnose(self, worker, tool, purpose):
+            if purpose == "doctor":
+                return Base.diagnose(self, worker, tool, purpose)
+            found = Base.diagnose(self, worker, tool, purpose)
             return found and [attrs.evolve(check, ok=True, remedy="") for check in found]
 
     return Faulty
@@ -825,8 +835,10 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def preflight(self, worker, tool, start):
-            found = Base.preflight(self, worker, tool, start)
+        def diagnose(self, worker, tool, purpose):
+            if purpose == "doctor":
+                return Base.diagnose(self, worker, tool, purpose)
+            found = Base.diagnose(self, worker, tool, purpose)
             return found and [attrs.evolve(check, key="wrapper.sample_rate") for check in found]
 
     return Faulty
@@ -851,22 +863,6 @@ def _(Base):
 
 
 @wrapper(
-    "capability-wrong",
-    "hooks",
-    "Plans say that the backend works inside the process, but it wraps the command.",
-)
-def _(Base):
-    return type("FaultyBackend", (Base,), {"capability": "in_process"})
-
-
-@wrapper(
-    "capability-unknown", "hooks", "The backend is refused: its capability is a word of its own."
-)
-def _(Base):
-    return type("FaultyBackend", (Base,), {"capability": "sampling"})
-
-
-@wrapper(
     "preflight-raises-where-tool-fails",
     "preflight",
     "A profiler that refuses its options is reported as a traceback of the backend.",
@@ -874,8 +870,10 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def preflight(self, worker, tool, start):
-            if start:
+        def diagnose(self, worker, tool, purpose):
+            if purpose == "doctor":
+                return Base.diagnose(self, worker, tool, purpose)
+            if purpose == "start":
                 subprocess.run(
                     [tool.path, "--interval", str(self._options.interval), "--", "/bin/true"],
                     stdin=subprocess.DEVNULL,
@@ -890,12 +888,14 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def preflight(self, worker, tool, start):
-            if start:
+        def diagnose(self, worker, tool, purpose):
+            if purpose == "doctor":
+                return Base.diagnose(self, worker, tool, purpose)
+            if purpose == "start":
                 subprocess.run(
                     [tool.path, "--", "/bin/echo", "trying the wrapper"], stdin=subprocess.DEVNULL
                 )
-            return Base.preflight(self, worker, tool, start)
+            return Base.diagnose(self, worker, tool, purpose)
 
     return Faulty
 
@@ -906,15 +906,17 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def preflight(self, worker, tool, start):
-            if not start:
+        def diagnose(self, worker, tool, purpose):
+            if purpose == "doctor":
+                return Base.diagnose(self, worker, tool, purpose)
+            if purpose == "plan":
                 return None
             os.makedirs(worker.directory, exist_ok=True)
             raw = f"{worker.directory}/preflight{EXTENSION}"
             subprocess.run(
                 [tool.path, "--lifetime", raw, "--", "/bin/true"], stdin=subprocess.DEVNULL
             )
-            return Base.preflight(self, worker, tool, start)
+            return Base.diagnose(self, worker, tool, purpose)
 
     return Faulty
 
@@ -923,14 +925,16 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def preflight(self, worker, tool, start):
-            if start:
+        def diagnose(self, worker, tool, purpose):
+            if purpose == "doctor":
+                return Base.diagnose(self, worker, tool, purpose)
+            if purpose == "start":
                 subprocess.Popen(
                     [tool.path, "--", "/bin/sleep", "60"],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                 )
-            return Base.preflight(self, worker, tool, start)
+            return Base.diagnose(self, worker, tool, purpose)
 
     return Faulty
 
@@ -943,10 +947,12 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def preflight(self, worker, tool, start):
-            if start:
+        def diagnose(self, worker, tool, purpose):
+            if purpose == "doctor":
+                return Base.diagnose(self, worker, tool, purpose)
+            if purpose == "start":
                 subprocess.run([tool.path, "--", "/bin/cat"], stdout=subprocess.DEVNULL, timeout=30)
-            return Base.preflight(self, worker, tool, start)
+            return Base.diagnose(self, worker, tool, purpose)
 
     return Faulty
 
@@ -955,8 +961,13 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def diagnose(self, tool):
-            return [*Base.diagnose(self, tool), Check("perf", False, "perf_event_paranoid is 4")]
+        def diagnose(self, worker, tool, purpose):
+            if purpose != "doctor":
+                return Base.diagnose(self, worker, tool, purpose)
+            return [
+                *Base.diagnose(self, worker, tool, purpose),
+                Check("perf", False, "perf_event_paranoid is 4"),
+            ]
 
     return Faulty
 
@@ -965,8 +976,10 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def diagnose(self, tool):
-            return Base.diagnose(self, tool)[0]
+        def diagnose(self, worker, tool, purpose):
+            if purpose != "doctor":
+                return Base.diagnose(self, worker, tool, purpose)
+            return Base.diagnose(self, worker, tool, purpose)[0]
 
     return Faulty
 
@@ -979,9 +992,11 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def diagnose(self, tool):
+        def diagnose(self, worker, tool, purpose):
+            if purpose != "doctor":
+                return Base.diagnose(self, worker, tool, purpose)
             subprocess.run([tool.path, "--", "/bin/sleep", "60"], stdin=subprocess.DEVNULL)
-            return Base.diagnose(self, tool)
+            return Base.diagnose(self, worker, tool, purpose)
 
     return Faulty
 
@@ -997,8 +1012,9 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def shared_temporary(self):
-            return ["/"]
+        def probe(self):
+            tool = Base.probe(self)
+            return tool and attrs.evolve(tool, shared_temporary=["/"])
 
     return Faulty
 
@@ -1011,8 +1027,9 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def shared_temporary(self):
-            return ["../wrapper-locks"]
+        def probe(self):
+            tool = Base.probe(self)
+            return tool and attrs.evolve(tool, shared_temporary=["../wrapper-locks"])
 
     return Faulty
 
@@ -1021,8 +1038,9 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def shared_temporary(self):
-            return "wrapper-locks"
+        def probe(self):
+            tool = Base.probe(self)
+            return tool and attrs.evolve(tool, shared_temporary="wrapper-locks")
 
     return Faulty
 
@@ -1035,8 +1053,9 @@ def _(Base):
 def _(Base):
     class Faulty(Base):
         @hookimpl
-        def disposable_temporary(self):
-            return ["*"]
+        def probe(self):
+            tool = Base.probe(self)
+            return tool and attrs.evolve(tool, disposable_temporary=["*"])
 
     return Faulty
 

@@ -190,7 +190,8 @@ def test_what_killed_runs_have_left_is_removed(tmp_path: Path) -> None:
     }
     for directory, name in names.items():
         (temporary / directory).mkdir(parents=True)
-        note_owner(str(temporary / directory), {"start": "Worker-0.start-1"})
+        owner = {"start": "Worker-0.start-1", "disposable": ["nsys_termination_status_*"]}
+        note_owner(str(temporary / directory), owner)
         (temporary / directory / name).write_text("5")
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", ""], TMPDIR=str(temporary))
     assert ["Worker-0.lifetime"] == list(reports(tmp_path)), done.stderr

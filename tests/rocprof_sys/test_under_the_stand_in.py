@@ -171,7 +171,7 @@ def test_the_preflight_believes_files_and_not_exit_codes(release: Release) -> No
     tool = _tool.find("rocprof-sys-python")
     assert tool is not None
     refusals = [
-        RocprofSysBackend(RocprofSysOptions(**options)).preflight(WORKER, tool, True)
+        RocprofSysBackend(RocprofSysOptions(**options)).diagnose(WORKER, tool, "start")
         for options in (
             {},
             {"interpreter_after_dashes": True},

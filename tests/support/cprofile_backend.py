@@ -22,7 +22,6 @@ from gpuprof.backend import (
 from gpuprof.errors import ConfigError
 
 EXTENSION = ".pstats"
-WHOLE_LIFE = Window(1, None, None)
 
 
 @attrs.frozen
@@ -33,8 +32,7 @@ class CProfileOptions:
 class CProfileBackend(Backend[CProfileOptions]):
     """Runs a script under Python's own cProfile."""
 
-    contract = 1
-    capability = "wraps"
+    contract = 2
     Options = CProfileOptions
 
     @hookimpl
@@ -66,7 +64,7 @@ class CProfileBackend(Backend[CProfileOptions]):
 
     @hookimpl
     def expected_files(self, worker: Worker, windows: tuple[Window, ...]) -> dict[int, str]:
-        return {window.number: worker.final_stem(WHOLE_LIFE) + EXTENSION for window in windows}
+        return {window.number: worker.final_stem() + EXTENSION for window in windows}
 
     @hookimpl
     def collect_files(
@@ -74,7 +72,7 @@ class CProfileBackend(Backend[CProfileOptions]):
     ) -> Collected | None:
         if not ended or not windows:
             return None
-        final = move(self._raw_file(worker), worker.final_stem(WHOLE_LIFE), EXTENSION)
+        final = move(self._raw_file(worker), worker.final_stem(), EXTENSION)
         return Collected({window.number: [final] for window in windows} if final else {})
 
     @hookimpl

@@ -8,7 +8,18 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 import attrs
-from gpuprof.backend import Check, Collected, Command, Tool, Window, Worker, hookimpl, move, option
+from gpuprof.backend import (
+    Check,
+    Collected,
+    Command,
+    Purpose,
+    Tool,
+    Window,
+    Worker,
+    hookimpl,
+    move,
+    option,
+)
 
 RUNNING: list["Journal"] = []
 """Who records in this process: one at a time can."""
@@ -27,8 +38,7 @@ class Options:
 class Journal:
     """The backend."""
 
-    contract = 1
-    capability = "wraps"
+    contract = 2
     Options = Options
 
     def __init__(self, options: Options) -> None:
@@ -56,8 +66,8 @@ class Journal:
         return "env is missing; it comes with coreutils"
 
     @hookimpl
-    def preflight(self, tool: Tool, start: bool) -> list[Check] | None:
-        if not start:
+    def diagnose(self, tool: Tool, purpose: Purpose) -> list[Check] | None:
+        if purpose != "start":
             return None
         if subprocess.run([tool.path, "true"], check=False).returncode:
             return [Check("options", False, "it cannot run true", "take another env")]

@@ -100,8 +100,7 @@ def _hook(source: str) -> str:
 
 
 MUTANTS = (
-    Mutant("it_says_what_it_is", "    contract = 1\n", "", "no attribute contract"),
-    Mutant("it_says_what_it_is", '    capability = "wraps"\n', "", "add capability = 'wraps'"),
+    Mutant("it_says_what_it_is", "    contract = 2\n", "", "no attribute contract"),
     Mutant("every_option_is_used", _START, 'self.lines = ["x"]', "no hook reads the option title"),
     Mutant(
         "each_instance_has_its_own_options",
@@ -129,8 +128,8 @@ MUTANTS = (
     ),
     Mutant(
         "disposable_files_are_named",
-        _EXPECTED,
-        _hook('disposable_temporary(self):\n        return ["*"]'),
+        'Tool(path, "1.0")',
+        'Tool(path, "1.0", disposable_temporary=["*"])',
         "'*', which any file matches",
     ),
     Mutant(
@@ -240,8 +239,8 @@ MUTANTS = (
     ),
     Mutant(
         "checks_have_names_and_remedies",
-        _EXPECTED,
-        _hook('diagnose(self):\n        return [Check("a", False, "b")]'),
+        'if purpose != "start":\n            return None',
+        'if purpose == "doctor":\n            return [Check("a", False, "b")]',
         "failed and has no remedy",
     ),
     Mutant(
@@ -252,8 +251,8 @@ MUTANTS = (
     ),
     Mutant(
         "shared_folders_are_inside",
-        _EXPECTED,
-        _hook('shared_temporary(self):\n        return ["/tmp"]'),
+        'Tool(path, "1.0")',
+        'Tool(path, "1.0", shared_temporary=["/tmp"])',
         "'/tmp', which is not inside",
     ),
     Mutant(
@@ -516,7 +515,7 @@ MUTANTS = (
         "the_preflight_takes_the_example",
         _RAN_TRUE,
         "if True:",
-        "preflight refuses the example options: : it cannot run true",
+        "diagnose refuses the example options: : it cannot run true",
     ),
     Mutant(
         "windows_follow_each_other",
@@ -764,8 +763,8 @@ MUTANTS = (
     ),
     Mutant(
         "it_says_what_it_is",
-        "    contract = 1\n",
-        "    contract = 1\n    start_in_thread = True\n",
+        "    contract = 2\n",
+        "    contract = 2\n    start_in_thread = True\n",
         "start_in_thread: True is for a backend that records in the process",
     ),
     Mutant(

@@ -71,7 +71,9 @@ def own_scratch(scratch: Path, node: Path, start: str = "A-0.start-1") -> Path:
     """A tool's temporary directory as a shim makes it, for a start in a node's directory."""
     scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
     (node / ".gpuprof").mkdir(parents=True, exist_ok=True)
-    note_owner(str(scratch), {"private": str(node / ".gpuprof"), "start": start})
+    note_owner(
+        str(scratch), {"private": str(node / ".gpuprof"), "start": start, "disposable": ["status"]}
+    )
     return scratch
 
 

@@ -21,8 +21,7 @@ class ThreadProfilerOptions:
 class ThreadProfiler(Backend[ThreadProfilerOptions]):
     """Profiles the thread that marks the steps."""
 
-    contract = 1
-    capability = "in_process"
+    contract = 2
     start_in_thread = True
     Options = ThreadProfilerOptions
     _profile: cProfile.Profile | None = None

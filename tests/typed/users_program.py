@@ -82,8 +82,7 @@ class Options:
 class Tracer(Backend[Options]):
     """A backend."""
 
-    contract = 1
-    capability = "wraps"
+    contract = 2
     Options = Options
 
     @hookimpl

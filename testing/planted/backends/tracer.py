@@ -108,8 +108,7 @@ class Range(AbstractContextManager):
 class TracerBackend:
     """Records ranges inside the worker while a window is open."""
 
-    contract = 1
-    capability = "in_process"
+    contract = 2
     Options = TracerOptions
     Trace = Trace
 

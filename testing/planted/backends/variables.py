@@ -36,8 +36,7 @@ class VariablesOptions:
 class VariablesBackend:
     """Sets LD_DEBUG for the worker's whole life; each process writes a file of its own."""
 
-    contract = 1
-    capability = "env_only"
+    contract = 2
     Options = VariablesOptions
 
     def __init__(self, options):
@@ -91,7 +90,7 @@ class VariablesBackend:
         return "the loader of glibc was not found; take an image with glibc, such as debian"
 
     @hookimpl
-    def diagnose(self, tool):
+    def diagnose(self, tool, purpose):
         return [Check("loader", True, f"{tool.path} {tool.version}")]
 
     @hookimpl

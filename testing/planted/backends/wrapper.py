@@ -96,8 +96,7 @@ class Range(AbstractContextManager):
 class WrapperBackend:
     """Runs the worker under the wrapper."""
 
-    contract = 1
-    capability = "wraps"
+    contract = 2
     Options = WrapperOptions
     fault = ""  # handed to the launcher by planted faults
 
@@ -162,8 +161,10 @@ class WrapperBackend:
         )
 
     @hookimpl
-    def preflight(self, worker, tool, start):
-        if not start:
+    def diagnose(self, worker, tool, purpose):
+        if purpose == "doctor":
+            return self._further_checks()
+        if purpose == "plan":
             return None
         found = subprocess.run(
             [tool.path, "--interval", str(self._options.interval), "--", "/bin/true"],
@@ -182,8 +183,7 @@ class WrapperBackend:
             )
         ]
 
-    @hookimpl
-    def diagnose(self, tool):
+    def _further_checks(self):
         readable = os.access("/proc/self/statm", os.R_OK)
         return [
             Check(

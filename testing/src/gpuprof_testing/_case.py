@@ -9,10 +9,11 @@ from typing import Any, ClassVar, NoReturn
 
 import pytest
 from gpuprof._config.structure import structure
+from gpuprof._report.readers import ranges_of
 from gpuprof._session.capture import Capture
 from gpuprof.backend import loading
 from gpuprof.backend.boundary import Hooks
-from gpuprof.backend.types import Command, Tool, Window, Worker
+from gpuprof.backend.types import Command, RangeTimes, Tool, Window, Worker
 from gpuprof.errors import PluginError
 from gpuprof_timing import set_range_opener
 
@@ -74,15 +75,24 @@ class Case:
     def read_labels(self, file: Path) -> Mapping[str, int] | None:
         """How often each range occurs in a finished file, by name; ``None`` if unreadable.
 
-        Uses the hook `read_ranges`; override this if the backend has no such hook.
+        Uses the hooks `read_ranges` and `read_spans`; override this if the backend has neither.
         """
-        ranges = self._ask("read_ranges", path=str(file))
+        ranges = next((self._ranges(hook, str(file)) for hook in self._readers()), None)
         if ranges is None:
             return None
         labels: Counter[str] = Counter()
         for times in ranges:  # one name may stand at several places of the nesting
             labels[times.name] += len(times.durations)
         return labels
+
+    def _readers(self) -> list[str]:
+        """The hooks of this backend that read ranges, the one that gpuprof prefers first."""
+        return [hook for hook in ("read_ranges", "read_spans") if self._implements(hook)]
+
+    def _ranges(self, hook: str, file: str, hooks: Hooks | None = None) -> list[RangeTimes] | None:
+        """The ranges in a finished file, as `gpuprof report` has them from one hook."""
+        answer = self._ask(hook, hooks, path=file)
+        return answer if hook == "read_ranges" or answer is None else ranges_of(answer)
 
     def make(self, backend: Any = None) -> Any:
         """Instantiate the backend, or a variant of it, with the example's options."""
@@ -96,6 +106,8 @@ class Case:
     def _ask(self, hook: str, hooks: Hooks | None = None, **arguments: Any) -> Any:
         """Call a hook as gpuprof does; fail if it returns something else than it should."""
         specification = getattr((hooks or self._hooks()).hook, hook)
+        if hook in ("start_capture", "stop_capture"):
+            arguments.setdefault("tool", self._tool_of_worker())
         try:
             return specification(**{name: arguments[name] for name in specification.spec.argnames})
         except PluginError as error:
@@ -129,6 +141,11 @@ class Case:
             **more,
         }
         return Worker(run="run", directory=str(directory), **fields)
+
+    def _tool_of_worker(self) -> Tool | None:
+        """What the hooks for windows get."""
+        tool: Tool | None = self._hooks().hook.probe()
+        return tool
 
     def _tool(self) -> Tool:
         """The installed tool, or a placeholder good enough for planning."""

@@ -83,11 +83,15 @@ class FaultChecks(Case):
         """A variant of the backend with one hook that does its work and then raises."""
         original = getattr(self.backend, hook, None)
 
-        def raising(self: Any, worker: Any, window: Any) -> None:
-            if original is not None and hook != "open_range":
+        def raising(self: Any, worker: Any, window: Any, tool: Any) -> None:
+            if original is not None:
                 names = original.__code__.co_varnames[1 : original.__code__.co_argcount]
-                arguments = {"worker": worker, "window": window}
+                arguments = {"worker": worker, "window": window, "tool": tool}
                 original(self, *[arguments[name] for name in names])
             raise kind(f"{hook} raises")
 
-        return type("Raising", (self.backend,), {hook: hookimpl(raising)})
+        def no_range(self: Any) -> None:
+            raise kind(f"{hook} raises")
+
+        faulty = hookimpl(no_range if hook == "open_range" else raising)
+        return type("Raising", (self.backend,), {hook: faulty})

@@ -30,11 +30,10 @@ from gpuprof_testing._surroundings import Called
 PLANNING = ("render_command", "inject_env", "expected_files", "plan_notes")
 LIMITS = {
     **dict.fromkeys(PLANNING, 1.0),
-    **dict.fromkeys(("missing_tool", "shared_temporary", "disposable_temporary"), 1.0),
+    "missing_tool": 1.0,
     "check_report": 1.0,
     "probe": 10.0,
-    "preflight": 60.0,
-    "diagnose": 45.0,
+    "diagnose": 60.0,
     "collect_files": 10.0,
 }
 """Seconds that each hook may take. The page "Write a backend" has the same.
@@ -73,25 +72,19 @@ class HookChecks(Case):
     """Each hook is called as gpuprof calls it, in this process."""
 
     def test_it_says_what_it_is(self) -> None:
-        """The class declares the contract's version and how it records."""
+        """The class declares the contract's version."""
         version = getattr(self.backend, "contract", None)
         if version is None:
             fail(
                 "the class has no attribute contract",
                 f"add contract = {contract.CONTRACT}, the version that it is written for",
             )
-        problem = contract.capability_problem(self.backend)
+        problem = contract.thread_problem(self.backend)
         if problem is not None:
             fail(f"the class breaks the contract: {problem}", "correct the attribute")
         exclusive = getattr(self.backend, "exclusive", ())
         if not isinstance(exclusive, (list, tuple)):
             fail(f"exclusive is {exclusive!r}", 'list the names, as in exclusive = ("CUPTI",)')
-        actual = contract.capability(self.backend)
-        if getattr(self.backend, "capability", None) is None and actual is not None:
-            fail(
-                "the class has no attribute capability",
-                f"add capability = {actual!r}, which is how it records",
-            )
 
     def test_every_option_is_used(self, tmp_path: Path) -> None:
         """A hook, or the options themselves, read each option."""
@@ -479,7 +472,7 @@ class HookChecks(Case):
                     )
 
     def test_a_broken_tool_is_refused(self, tmp_path: Path) -> None:
-        """With a program that always fails, preflight and diagnose say so, and how to mend it."""
+        """A program that always fails is refused before a start, by a check that says why."""
         tool = self._ask("probe") if self._implements("probe") else None
         if tool is None or self._capability != "wraps":
             pytest.skip("the backend runs no program of its own")
@@ -487,19 +480,20 @@ class HookChecks(Case):
         broken.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
         broken.chmod(0o755)
         worker = self._worker(tmp_path)
-        arguments = {"worker": worker, "tool": attrs.evolve(tool, path=str(broken)), "start": True}
+        broken_tool = attrs.evolve(tool, path=str(broken))
         with suppress(*_REFUSALS):
-            checks = self._ask("preflight", **arguments) or []
+            answers = self._ask("diagnose", worker=worker, tool=broken_tool, purpose="start")
+            checks = [check for answer in answers for check in answer]
             names = {key.path for key in keys_of(self.backend.Options)}
             strange = [check.key for check in checks if check.key and check.key not in names]
             if strange:
                 fail(
-                    f"the preflight blames {strange[0]}, which is no option",
+                    f"before a start diagnose blames {strange[0]}, which is no option",
                     "give the name of an option, without the section, or no key",
                 )
-            if self._implements("preflight") and all(check.ok for check in checks):
+            if self._implements("diagnose") and all(check.ok for check in checks):
                 fail(
-                    "the preflight takes a program that always fails",
+                    "before a start diagnose takes a program that always fails",
                     "run the tool that it is given, tool.path, and believe its exit code",
                 )
 
@@ -512,7 +506,8 @@ class HookChecks(Case):
         broken = attrs.evolve(tool, path=str(tmp_path / "nowhere"))
         for program in (tool, broken):
             try:
-                answers = self._ask("diagnose", worker=self._worker(tmp_path), tool=program)
+                worker = self._worker(tmp_path)
+                answers = self._ask("diagnose", worker=worker, tool=program, purpose="doctor")
             except Exception as error:
                 fail(f"diagnose raised {error!r}", "return a Check that failed, with a remedy")
             for check in (check for checks in answers for check in checks):
@@ -525,21 +520,19 @@ class HookChecks(Case):
 
     def test_shared_folders_are_inside(self) -> None:
         """Folders that all of the tool's processes share are named inside the temporary one."""
-        self._need("shared_temporary")
-        for folder in self._ask("shared_temporary", tool=self._tool()) or []:
+        for folder in self._tool().shared_temporary:
             if os.path.isabs(folder) or ".." in Path(folder).parts or folder.strip() in ("", "."):
                 fail(
-                    f"shared_temporary returned {folder!r}, which is not inside",
-                    "return names inside the temporary directory, such as tool/locks",
+                    f"the tool's shared_temporary has {folder!r}, which is not inside",
+                    "give names inside the temporary directory, such as tool/locks",
                 )
 
     def test_disposable_files_are_named(self) -> None:
         """A wildcard for files in which nothing is recorded does not take any file."""
-        self._need("disposable_temporary")
-        for wildcard in self._ask("disposable_temporary") or []:
+        for wildcard in self._tool().disposable_temporary:
             if all(fnmatch(name, wildcard) for name in ("a-report.part", "Kit-0.raw", "x")):
                 fail(
-                    f"disposable_temporary returned {wildcard!r}, which any file matches",
+                    f"the tool's disposable_temporary has {wildcard!r}, which any file matches",
                     "name the tool's logs and locks: with no other file the directory is removed, "
                     "and what a killed worker recorded with it",
                 )
@@ -594,7 +587,7 @@ class HookChecks(Case):
             "tool": attrs.evolve(tool, features=copy.deepcopy(tool.features)),
             "windows": WINDOWS,
             "window": WINDOWS[0],
-            "start": False,
+            "purpose": "plan",
             "files": {1: [str(report)]},
             "ended": True,
             "scratch": "",
@@ -620,10 +613,7 @@ class HookChecks(Case):
 
     def _shared_by_processes(self) -> set[str]:
         """What the tool's processes may leave in the temporary directory for each other."""
-        with suppress(Exception):
-            folders = self._hooks().hook.shared_temporary(tool=self._tool()) or []
-            return {Path(folder).parts[0] for folder in folders}
-        return set()
+        return {Path(folder).parts[0] for folder in self._tool().shared_temporary}
 
 
 def expect_nothing_else(

@@ -96,7 +96,7 @@ class PlanningChecks(Case):
             "scratch": "",
             "tool": self._tool(),
         }
-        for hook in ("missing_tool", "plan_notes", "shared_temporary", "disposable_temporary"):
+        for hook in ("missing_tool", "plan_notes"):
             self._ask(hook, **arguments)
         del arguments["tool"]
         try:
@@ -154,42 +154,42 @@ class PlanningChecks(Case):
             )
 
     def test_the_preflight_takes_the_example(self, tmp_path: Path) -> None:
-        """If the tool is installed, the preflight accepts the example options, and changes nothing.
+        """If the tool is installed, `diagnose` accepts the example options, and changes nothing.
 
-        Without `start` it runs no program under the tool.
+        For a plan it runs no program under the tool.
         """
-        self._need("preflight")
+        self._need("diagnose", "probe")
         tool = self._ask("probe")
         if tool is None:
             pytest.skip(self._ask("missing_tool"))
         worker = self._worker(tmp_path)
-        ask = partial(self._ask, "preflight", worker=worker, tool=tool)
-        _, reading_acts = acts_of(partial(ask, start=False))
+        ask = partial(self._ask, "diagnose", worker=worker, tool=tool)
+        _, reading_acts = acts_of(partial(ask, purpose="plan"))
         acts: list[str] = []
         with _an_input(tmp_path.parent / f"{tmp_path.name}-input"):
-            trial = partial(acts_of, partial(ask, start=True), acts)
+            trial = partial(acts_of, partial(ask, purpose="start"), acts)
             effects = _surroundings.watch(trial)
         if effects.raised is not None:
             raise effects.raised
         # of the directory that everybody has, others take and leave, too
-        expect_nothing_else("preflight", effects, SOFT | {_surroundings.TEMPORARY})
+        expect_nothing_else("diagnose", effects, SOFT | {_surroundings.TEMPORARY})
         starts = [act for act in acts if act.startswith("subprocess.Popen") and act in reading_acts]
         if starts:
             fail(
-                f"without start the preflight runs what it runs with it: {starts[0]}",
-                "without start only have the tool read the options; start no program under it",
+                f"for a plan diagnose runs what it runs before a start: {starts[0]}",
+                "for a plan only have the tool read the options; start no program under it",
             )
         if leftovers := sorted(path.name for path in tmp_path.iterdir()):
             fail(
-                f"the preflight leaves {leftovers[0]} in the worker's directory",
+                f"diagnose leaves {leftovers[0]} in the worker's directory",
                 "let the trial write into a temporary directory that you remove",
             )
-        checks = effects.result[0] or []
-        for check in checks:
+        answers = effects.result[0] or []
+        for check in (check for answer in answers for check in answer):
             if not check.ok:
                 fail(
-                    f"preflight refuses the example options: {check.key}: {check.detail}",
-                    "fix the preflight, or give options that work",
+                    f"diagnose refuses the example options: {check.key}: {check.detail}",
+                    "fix the check, or give options that work",
                 )
 
     def test_files_are_expected_where_they_may_be(self) -> None:

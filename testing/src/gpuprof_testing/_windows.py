@@ -95,15 +95,12 @@ class WindowChecks(Case):
         self._need("start_capture", "stop_capture")
         hook = self._hooks().hook
         worker = self._worker(tmp_path)
-        hook.start_capture(worker=worker, window=WINDOWS[0])
-        hook.stop_capture(worker=worker, window=WINDOWS[0])
+        arguments = {"worker": worker, "window": WINDOWS[0], "tool": self._tool_of_worker()}
+        hook.start_capture(**arguments)
+        hook.stop_capture(**arguments)
         before = _content(tmp_path)
         try:
-            new_files = [
-                file
-                for files in hook.stop_capture(worker=worker, window=WINDOWS[0])
-                for file in files
-            ]
+            new_files = [file for files in hook.stop_capture(**arguments) for file in files]
             if new_files or _content(tmp_path) != before:
                 fail(
                     f"the second stop_capture leaves files: {new_files}",
@@ -119,7 +116,9 @@ class WindowChecks(Case):
         """`stop_capture` follows every attempted start, even one that raised at once."""
         self._need("stop_capture")
         try:
-            self._hooks().hook.stop_capture(worker=self._worker(tmp_path), window=WINDOWS[0])
+            self._hooks().hook.stop_capture(
+                worker=self._worker(tmp_path), window=WINDOWS[0], tool=self._tool_of_worker()
+            )
         except Exception as error:
             fail(
                 f"stop_capture without a start raised {error!r}",
@@ -149,10 +148,11 @@ class WindowChecks(Case):
         acts: list[str] = []
         for number, window in enumerate((*WINDOWS, Window(3, 5, 6))):
             arguments = {"worker": self._worker(tmp_path), "window": window}
+            with_tool = {**arguments, "tool": self._tool_of_worker()}
             first = _surroundings.state()
             mine = sys.getprofile(), sys.gettrace()
             start = _surroundings.watch(
-                partial(acts_of, partial(hooks.hook.start_capture, **arguments), acts),
+                partial(acts_of, partial(hooks.hook.start_capture, **with_tool), acts),
                 START_LIMIT + _SPARE,
             )
             if any(act.startswith("sys.addaudithook") for act in acts):
@@ -174,7 +174,7 @@ class WindowChecks(Case):
             expect_nothing_else("start_capture", start, _surroundings.RECORDING | soft)
             self._expect_quiet_range(hooks, arguments)
             stop = _surroundings.watch(
-                partial(hooks.hook.stop_capture, **arguments), STOP_LIMIT + _SPARE
+                partial(hooks.hook.stop_capture, **with_tool), STOP_LIMIT + _SPARE
             )
             _expect_no_raise("stop_capture", stop)
             stops.append(stop.seconds)

@@ -877,49 +877,54 @@ class WorkerChecks(Case):
                 )
 
     def test_ranges_are_read_as_they_were(self, shared: Path) -> None:
-        """`read_ranges` returns nanoseconds, whole nestings, the same in several threads."""
-        self._need("read_ranges")
+        """Ranges are read in nanoseconds, as they nested, and the same in several threads."""
+        if not self._readers():
+            pytest.skip("the backend has no read_ranges and no read_spans")
+        for hook in self._readers():
+            self._expect_right_ranges(hook, shared)
+
+    def _expect_right_ranges(self, hook: str, shared: Path) -> None:
         hooks = self._hooks()
         for row in self._story(shared).rows["Kit-0"]:
-            ranges = self._ask("read_ranges", hooks, path=str(row.file))
+            ranges = self._ranges(hook, str(row.file), hooks)
             if ranges is None:
                 fail(
-                    f"read_ranges returns None for {row.file}, which this backend has left",
+                    f"{hook} returns None for {row.file}, which this backend has left",
                     "return the ranges of every file with your extension",
                 )
             step = int(row.window.rpartition("-")[2])
             _expect_times(ranges, step, str(row.file))
-            self._expect_no_cache(hooks, row, shared)
-        self._expect_quiet_reading(hooks, shared)
+            self._expect_no_cache(hook, hooks, row, shared)
+        self._expect_quiet_reading(hook, hooks, shared)
         files = [row.file for rows in self._story(shared).rows.values() for row in rows]
-        alone = {file: self._ask("read_ranges", hooks, path=file) for file in files}
+        alone = {file: self._ask(hook, hooks, path=file) for file in files}
         with ThreadPoolExecutor(4) as pool:
             several = [file for _ in range(2) for file in alone]
-            answers = pool.map(lambda file: self._ask("read_ranges", hooks, path=file), several)
+            answers = pool.map(lambda file: self._ask(hook, hooks, path=file), several)
             if any(alone[file] != answer for file, answer in zip(several, answers, strict=True)):
                 fail(
-                    "read_ranges returns something else in several threads",
+                    f"{hook} returns something else in several threads",
                     "share nothing between calls without a lock",
                 )
 
-    def _expect_quiet_reading(self, hooks: Hooks, directory: Path) -> None:
+    def _expect_quiet_reading(self, hook: str, hooks: Hooks, directory: Path) -> None:
         """Fail if reading a report leaves something beside it, or changes the process."""
         original = Path(str(self._story(directory).rows["Kit-0"][0].file))
         unread = directory / "unread"
         unread.mkdir(exist_ok=True)
         file = Path(shutil.copy(original, unread))
         before = _listing(file.parent)
-        effects = _surroundings.watch(partial(self._ask, "read_ranges", hooks, path=str(file)))
+        effects = _surroundings.watch(partial(self._ask, hook, hooks, path=str(file)))
         changes = {*_listing(file.parent).items()} ^ {*before.items()}
         if changes:
             fail(
-                f"read_ranges changes {min(changes)[0]} beside the report",
+                f"{hook} changes {min(changes)[0]} beside the report",
                 "put what reading needs into a temporary directory that you remove",
             )
         # of the directory that everybody has, others take and leave, too
-        expect_nothing_else("read_ranges", effects, SOFT | {_surroundings.TEMPORARY})
+        expect_nothing_else(hook, effects, SOFT | {_surroundings.TEMPORARY})
 
-    def _expect_no_cache(self, hooks: Hooks, row: ReceiptRow, directory: Path) -> None:
+    def _expect_no_cache(self, hook: str, hooks: Hooks, row: ReceiptRow, directory: Path) -> None:
         """Another file with the same name, from another directory, is read as well."""
         others = [
             other
@@ -930,10 +935,10 @@ class WorkerChecks(Case):
             same = directory / "same" / os.path.basename(str(row.file))
             same.parent.mkdir(exist_ok=True)
             shutil.copy(str(other.file), same)
-            right_ranges = self._ask("read_ranges", hooks, path=str(other.file))
-            if self._ask("read_ranges", hooks, path=str(same)) != right_ranges:
+            right_ranges = self._ask(hook, hooks, path=str(other.file))
+            if self._ask(hook, hooks, path=str(same)) != right_ranges:
                 fail(
-                    f"read_ranges takes {same} for {row.file}, which has the same name",
+                    f"{hook} takes {same} for {row.file}, which has the same name",
                     "read the file at the whole path, every time",
                 )
 

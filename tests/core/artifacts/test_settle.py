@@ -47,9 +47,6 @@ class Saver:
         if self.fail:
             return Collected({1: ["/saved/1"]}, "no room for window 2")
         return Collected({window.number: [f"/saved/{window.number}"] for window in windows})
-    @gpuprof.backend.hookimpl
-    def disposable_temporary(self):
-        return ["status"]
 """
 Settle = Callable[..., NodeRecord]
 
@@ -153,7 +150,7 @@ def test_a_full_disk_loses_no_settled_files(settle: Settle, tmp_path: Path) -> N
 
 
 def test_what_earlier_runs_have_left_beside_it_goes_too(settle: Settle, tmp_path: Path) -> None:
-    """Of processes that are gone, and only what the backend calls disposable."""
+    """Of processes that are gone, and only what their tool called disposable."""
     disposable, kept = (tmp_path / f"{_prefix()}{2**22 + number}-1" for number in (1, 2))
     for directory, name in ((disposable, "status"), (kept, "report")):
         own_scratch(directory, tmp_path / "earlier")

@@ -123,13 +123,11 @@ GOOD: list[tuple[str, Any, Any]] = [
     ("start_capture", object(), None),
     ("stop_capture", [Path("/a")], ["/a"]),
     ("probe", Tool(Path("/a")), Tool("/a")),  # type: ignore[arg-type]
-    ("preflight", (CHECK,), [CHECK]),
+    ("diagnose", (CHECK,), [CHECK]),
     ("expected_files", {1: Path("/a")}, {1: "/a"}),
     ("collect_files", Collected({1: (Path("/a"),)}), Collected({1: ["/a"]})),  # type: ignore[dict-item]
-    ("shared_temporary", (Path("a"),), ["a"]),
     ("read_ranges", (RangeTimes("a", [1]),), [RangeTimes("a", (1,))]),  # type: ignore[arg-type]
     ("read_spans", (RecordedTrack("ranges", []),), [RecordedTrack("ranges", [])]),
-    ("diagnose", [], []),
 ]
 
 
@@ -150,10 +148,8 @@ BAD: list[tuple[str, Any]] = [
     ("stop_capture", {1: "/a"}),
     ("probe", "/a"),
     ("missing_tool", ["pip install"]),
-    ("shared_temporary", "locks"),
-    ("disposable_temporary", "*.lock"),
-    ("preflight", "no"),
-    ("preflight", ("title", "no")),
+    ("diagnose", "no"),
+    ("diagnose", ("title", "no")),
     ("diagnose", Check("a", True, "b")),
     ("diagnose", [("a", True)]),
     ("plan_notes", "a note"),

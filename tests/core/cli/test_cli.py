@@ -54,11 +54,18 @@ class P:
 
 def test_backends_shows_what_is_found_and_what_is_not(install) -> None:
     """The program's path and version; or how to get it; or that none is needed."""
-    for name, tool in (("there", "gpuprof.backend.Tool('/bin/x', '1.2')"), ("gone", "None")):
-        install(PROBES.replace("TOOL", tool), **{name: "P"})
+    for name, program in (("there", "gpuprof.backend.Tool('/bin/x', '1.2')"), ("gone", "None")):
+        install(PROBES.replace("TOOL", program), **{name: "P"})
     install("class P: pass", idle="P")
     found = {plugin["name"]: plugin for plugin in json.loads(run("backends", "--json"))}
-    assert ({"path": "/bin/x", "version": "1.2", "features": {}}, None) == (
+    tool = {
+        "path": "/bin/x",
+        "version": "1.2",
+        "features": {},
+        "shared_temporary": [],
+        "disposable_temporary": [],
+    }
+    assert (tool, None) == (
         found["there"]["tool"],
         found["there"]["missing"],
     )

@@ -14,10 +14,11 @@ from gpuprof._doctor.examine import examine
 from gpuprof.backend.loading import known_backends
 from support import journal
 
-ACCEPTS = inspect.getsource(journal.Journal.preflight).partition("    @hookimpl\n")[2].strip()
+ACCEPTS = inspect.getsource(journal.Journal.diagnose).partition("    @hookimpl\n")[2].strip()
 REFUSES = (
-    "def preflight(self) -> list[Check]:\n        "
-    'return [Check("options", False, f"no {self.options.title}", "another", "title")]'
+    "def diagnose(self, purpose: Purpose) -> list[Check]:\n        "
+    'check = Check("options", False, f"no {self.options.title}", "another", "title")\n        '
+    'return [] if purpose == "doctor" else [check]'
 )
 
 
@@ -106,7 +107,7 @@ class Options:
     pass
 
 class Variables:
-    contract, capability, Options = 1, "env_only", Options
+    contract, Options = 2, Options
     def __init__(self, options):
         pass
     @hookimpl

@@ -109,7 +109,13 @@ def run(
         "environment": {},
         "interpreter": interpreter(given or {}, {}),
     }
-    row["launch"] = {**launch, "tool": "env", "tool_version": None, "shared_temporary": []}
+    row["launch"] = {
+        **launch,
+        "tool": "env",
+        "tool_version": None,
+        "shared_temporary": [],
+        "disposable_temporary": [],
+    }
     variables = {**os.environ, VARIABLE: encode(row), **environment}
     command = merge(given or {}, {}, OURS, True, "runtime_env")["py_executable"]
     line = " ".join(["exec", command, *(shlex.quote(word) for word in ["-c", SEEN, *AWKWARD])])

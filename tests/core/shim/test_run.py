@@ -33,6 +33,7 @@ LAUNCH: dict[str, Any] = {
     "tool": "env",
     "tool_version": "1",
     "shared_temporary": [],
+    "disposable_temporary": [],
 }
 
 
@@ -54,6 +55,7 @@ def prepare(
         "tool": "env",
         "tool_version": "1",
         "shared_temporary": [],
+        "disposable_temporary": [],
         **launch,
     }
     environment = {**os.environ, VARIABLE: encode({**made, **row})}

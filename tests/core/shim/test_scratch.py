@@ -15,7 +15,7 @@ import pytest
 from gpuprof._shim.ownership import note_owner
 from gpuprof._shim.scratch import _prefix, make_scratch, remove_stale_scratch, tool_processes
 
-OWNED = {"private": "/run/node/.gpuprof", "start": "A-0.start-1"}
+OWNED = {"private": "/run/node/.gpuprof", "start": "A-0.start-1", "disposable": ["status_*"]}
 NOBODY = 2**22 + 1
 """Beyond the largest process id that Linux gives."""
 
@@ -78,11 +78,11 @@ def test_the_processes_are_gone_through_once(
     """For twenty directories to be removed as for one; not at all where all have leftovers."""
     kept = leave(temporary, 100, report="half")
     reads = Reads(monkeypatch)
-    remove_stale_scratch(str(temporary), [])
+    remove_stale_scratch(str(temporary))
     assert 0 == reads.walks
     for number in range(20):
         leave(temporary, number)
-    remove_stale_scratch(str(temporary), [])
+    remove_stale_scratch(str(temporary))
     assert (1, [kept]) == (reads.walks, list(temporary.iterdir()))
 
 
@@ -91,9 +91,9 @@ def test_the_processes_are_gone_through_once(
     [({"report": "half"}, True), ({"report": ""}, False), ({"status_7": "0"}, False)],
 )
 def test_what_is_a_leftover(temporary: Path, files: dict[str, str], stays: bool) -> None:
-    """A file with something in it, unless the backend says that it is disposable."""
+    """A file with something in it, unless the tool said that it is disposable."""
     directory = leave(temporary, **files)
-    remove_stale_scratch(str(temporary), ["status_*"])
+    remove_stale_scratch(str(temporary))
     assert stays == directory.exists()
 
 
@@ -107,10 +107,10 @@ def test_a_tool_that_lives_keeps_its_directory(temporary: Path) -> None:
         assert tool.stdout is not None
         tool.stdout.readline()  # its environment is to be seen a moment after it has started
         assert [tool.pid] == list(tool_processes(str(directory)))
-        remove_stale_scratch(str(temporary), [])
+        remove_stale_scratch(str(temporary))
         assert directory.exists()
         tool.communicate()
-    remove_stale_scratch(str(temporary), [])
+    remove_stale_scratch(str(temporary))
     assert not directory.exists()
 
 
@@ -119,7 +119,7 @@ def test_directories_of_others_are_left_alone(temporary: Path) -> None:
     own, _ = make_scratch({"TMPDIR": str(temporary)}, [], OWNED)
     elsewhere = temporary / f"gpuprof-00000000-{NOBODY}-1"
     elsewhere.mkdir()
-    remove_stale_scratch(str(temporary), [])
+    remove_stale_scratch(str(temporary))
     assert {Path(own), elsewhere} == set(temporary.iterdir())
 
 
@@ -152,6 +152,6 @@ def test_containers_that_share_a_temporary_directory(temporary: Path, contained:
         assert process.stdout is not None
         directory = process.stdout.readline().strip()
         os.mknod(os.path.join(directory, "socket"), 0o600 | stat.S_IFSOCK)
-        remove_stale_scratch(str(temporary), [])
+        remove_stale_scratch(str(temporary))
         assert os.path.exists(os.path.join(directory, "socket"))
         process.communicate()

@@ -11,6 +11,7 @@ from gpuprof.backend import (
     Check,
     Collected,
     Command,
+    Purpose,
     RangeTimes,
     RecordedTrack,
     Tool,
@@ -28,7 +29,6 @@ from gpuprof_nsight._command.gate import choose
 from gpuprof_nsight._command.options import NsightOptions
 from gpuprof_nsight._gates import make
 from gpuprof_nsight._nsys import find
-from gpuprof_nsight._nsys.trial import shared_folders
 from gpuprof_nsight._nvtx import ranges
 from gpuprof_nsight._reports import leftovers
 from gpuprof_nsight._reports.damage import damage
@@ -47,8 +47,7 @@ each, so two threads that do it hinder each other.
 class NsightBackend:
     """Runs workers under nsys and opens and closes windows through one of three gates."""
 
-    contract = 1
-    capability = "wraps"
+    contract = 2
     Options = NsightOptions
     exclusive = ("CUPTI",)
 
@@ -105,28 +104,19 @@ class NsightBackend:
         return find.missing(self._options.executable)
 
     @hookimpl
-    def shared_temporary(self, tool: Tool) -> list[str]:
-        """Share the folder where nsys 2022.4 keeps its lock."""
-        return shared_folders(tool)
+    def diagnose(self, worker: Worker, tool: Tool, purpose: Purpose) -> list[Check]:
+        """Have nsys read the options, or run the program `true` with them.
 
-    @hookimpl
-    def disposable_temporary(self) -> list[str]:
-        """Name the files in which nsys keeps the exit status of its processes."""
-        return ["nsys_termination_status_*"]
-
-    @hookimpl
-    def preflight(self, worker: Worker, tool: Tool, start: bool) -> list[Check]:
-        """Run the options on the program `true`, or only have nsys read them."""
-        refusal_reason = refusal(worker, tool, fitting(self._options, tool), start)
+        For the doctor, check a range in a report, the releases of nvtx and nsys, sampling and the
+        GPU.
+        """
+        if purpose == "doctor":
+            return list(checks(worker, tool, self._options))
+        refusal_reason = refusal(worker, tool, fitting(self._options, tool), purpose == "start")
         if refusal_reason is None:
             return []
         key, words = refusal_reason
         return [Check("options", False, words, "change the option that nsys names", key)]
-
-    @hookimpl
-    def diagnose(self, worker: Worker, tool: Tool) -> list[Check]:
-        """Check a range in a report, the releases of nvtx and nsys, sampling and the GPU."""
-        return list(checks(worker, tool, self._options))
 
     @hookimpl
     def plan_notes(self, worker: Worker, tool: Tool) -> list[str]:

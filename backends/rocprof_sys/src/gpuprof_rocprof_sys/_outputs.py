@@ -15,8 +15,6 @@ from typing import Any
 from gpuprof.backend import Window, Worker, move
 from gpuprof.errors import ToolError
 
-WHOLE = Window(1, None, None)
-"""One trace covers the whole process, with all its windows."""
 _RELOCATING = ("OUTPUT_PATH", "OUTPUT_PREFIX", "TIME_OUTPUT", "FILE_OUTPUT", "PERFETTO_FILE")
 _KINDS = {"TRACE": ".proto", "USE_ROCPD": ".db", "PROFILE": ".json"}
 """The extensions of a window's file, in order of preference."""
@@ -40,7 +38,7 @@ def expected(worker: Worker, windows: tuple[Window, ...], env: Mapping[str, str]
         (_KINDS[name] for name in _KINDS if is_on({"ROCPROFSYS_TRACE": "true", **env}, name)), ""
     )
     return (
-        {window.number: f"{worker.final_stem(WHOLE)}{extension}" for window in windows}
+        {window.number: f"{worker.final_stem()}{extension}" for window in windows}
         if extension
         else {}
     )
@@ -75,7 +73,7 @@ def collect(
         listed(metadata),
         key=lambda file: kinds.index(file.suffix) if file.suffix in kinds else len(kinds),
     )
-    final = move(str(files[0]), worker.final_stem(WHOLE), files[0].suffix)
+    final = move(str(files[0]), worker.final_stem(), files[0].suffix)
     paths = [final or str(files[0]), *map(str, files[1:])]
     return {window.number: paths for window in windows}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from gpuprof.backend import Check, Collected, Command, Tool, Window, Worker, hookimpl
+from gpuprof.backend import Check, Collected, Command, Purpose, Tool, Window, Worker, hookimpl
 
 from gpuprof_rocprof_sys import _command, _environment, _notes, _outputs, _preflight, _ranges, _tool
 from gpuprof_rocprof_sys._gate import Gate
@@ -14,8 +14,7 @@ from gpuprof_rocprof_sys._options import RocprofSysOptions
 class RocprofSysBackend:
     """Runs workers under AMD's ROCm Systems Profiler, which writes one trace per process."""
 
-    contract = 1
-    capability = "wraps"
+    contract = 2
     Options = RocprofSysOptions
 
     def __init__(self, options: RocprofSysOptions) -> None:
@@ -59,9 +58,9 @@ class RocprofSysBackend:
         return _tool.missing(self._options.program)
 
     @hookimpl
-    def preflight(self, worker: Worker, tool: Tool, start: bool) -> list[Check]:
+    def diagnose(self, worker: Worker, tool: Tool, purpose: Purpose) -> list[Check]:
         """Run a small script: it must run and leave a trace. The tool cannot just read options."""
-        reason = _preflight.refusal(self, worker, tool) if start else None
+        reason = _preflight.refusal(self, worker, tool) if purpose == "start" else None
         if reason is None:
             return []
         key, words = reason

@@ -67,7 +67,7 @@ def settle_node(
                     write_json(_private_file(record, start, "tool"), start.tool)
         if start.state == "ended":
             settled[start] = _settle(planner, worker_plan, start, record)
-    _clean_up(planner, {os.path.dirname(start.tool["scratch"]) for start in settled if start.tool})
+    _clean_up({os.path.dirname(start.tool["scratch"]) for start in settled if start.tool})
     # repeated in memory: on a full disk the file may not exist
     starts = tuple(
         attrs.evolve(start, settled=settled.get(start, start.settled)) for start in record.starts
@@ -180,16 +180,14 @@ def _settle(planner: Planner, plan: PlannedWorker, start: Start, record: NodeRec
     return settled
 
 
-def _clean_up(planner: Planner, parents: Iterable[str]) -> None:
+def _clean_up(parents: Iterable[str]) -> None:
     """Remove leftovers of earlier runs from the folders of the tools' temporary directories.
 
     This is done at a worker's end, so that no worker's start has to wait for it.
     """
-    # an error in a backend's hook must not harm this run: the leftovers belong to other runs
-    with contextlib.suppress(Exception):
-        disposable = planner.manager("all").hook.disposable_temporary() or []
+    with contextlib.suppress(OSError):  # the leftovers belong to other runs
         for parent in filter(None, parents):
-            remove_stale_scratch(parent, disposable)
+            remove_stale_scratch(parent)
 
 
 def here(worker: Worker, start: Start, record: NodeRecord) -> Worker:

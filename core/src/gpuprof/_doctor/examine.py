@@ -175,5 +175,8 @@ def _worker(
                 yield start_up.check(planner, plan, tool, limit)
     if tool is not None:
         trying(f"further checks of group {group}")
-        for checks in planner.manager(group).hook.diagnose(worker=plan.worker, tool=tool):
+        answers = planner.manager(group).hook.diagnose(
+            worker=plan.worker, tool=tool, purpose="doctor"
+        )
+        for checks in answers:
             yield from checks

@@ -186,7 +186,7 @@ def ask_tool(config: Config, places: Sequence[Place] | None = None) -> Asked:
         return Asked()
     planner = Planner(config, RUN, config.working_dir)
     hook = planner.manager("all").hook
-    if not (hook.probe.get_hookimpls() and hook.preflight.get_hookimpls()):
+    if not (hook.probe.get_hookimpls() and hook.diagnose.get_hookimpls()):
         return Asked()
     kinds = one_of_a_kind(config, places)
     if not any(planner.worker(place.group, place.rank).profiled for place in kinds):
@@ -203,7 +203,7 @@ def ask_tool(config: Config, places: Sequence[Place] | None = None) -> Asked:
         try:
             plan = planner.worker(place.group, place.rank, has_gpu=has_gpu, tool=tool)
             if plan.profiled:
-                planner.preflight(plan, tool, start=False)
+                planner.preflight(plan, tool, "plan")
         except GpuprofError as error:
             refusals.append(str(error))
     return Asked(tuple(dict.fromkeys(refusals)))

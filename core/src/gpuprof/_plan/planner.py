@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -23,7 +23,7 @@ from gpuprof._shim.row import INTERPRETER, KEEP_EXIT_CODE, VERSION, LedgerLimits
 from gpuprof.backend import contract, loading
 from gpuprof.backend.boundary import PLUGINS, Hooks
 from gpuprof.backend.loading import make_hooks
-from gpuprof.backend.types import Command, Tool, Window, Worker
+from gpuprof.backend.types import Command, Purpose, Tool, Window, Worker
 from gpuprof.errors import ConfigError, PluginError, ToolError
 
 LATE_TOOL = Tool("{tool}")
@@ -121,12 +121,11 @@ class Planner:
             )
         return tool  # type: ignore[no-any-return]
 
-    def preflight(self, plan: PlannedWorker, tool: Tool, start: bool = True) -> None:
+    def preflight(self, plan: PlannedWorker, tool: Tool, purpose: Purpose = "start") -> None:
         """Try the profiler on this machine with the options that a worker will have.
 
         Args:
-            start: whether to start a program under the profiler. ``False`` only makes the profiler
-                read the options.
+            purpose: ``start``, or ``plan`` to have the profiler only read the options.
 
         Raises:
             ToolError: the profiler failed, and the message quotes its output; or the profiler
@@ -134,10 +133,13 @@ class Planner:
         """
         group = plan.worker.group
         try:
-            checks = self.manager(group).hook.preflight(worker=plan.worker, tool=tool, start=start)
+            answers = self.manager(group).hook.diagnose(
+                worker=plan.worker, tool=tool, purpose=purpose
+            )
         except OSError as error:
             raise ToolError(f"{tool.path} cannot be tried on this machine: {error}") from None
-        refusal = next((check for check in checks or () if not check.ok), None)
+        checks = (check for answer in answers for check in answer)
+        refusal = next((check for check in checks if not check.ok), None)
         if refusal is not None:
             version = f" {tool.version}" if tool.version else ""
             key = self.config.where_option(refusal.key, group)
@@ -405,10 +407,8 @@ class Planner:
                 "interpreter": interpreter,
                 "tool": (tool or LATE_TOOL).path,
                 "tool_version": (tool or LATE_TOOL).version,
-                "shared_temporary": self.manager(worker.group).hook.shared_temporary(
-                    tool=tool or LATE_TOOL
-                )
-                or [],
+                "shared_temporary": list((tool or LATE_TOOL).shared_temporary),
+                "disposable_temporary": list((tool or LATE_TOOL).disposable_temporary),
             }
             # only if it is set: the variable's length is limited
             if self.config.verbose:
@@ -459,7 +459,7 @@ def common_tool(tools: Sequence[Tool]) -> Tool:
     """The tool to plan with as long as the worker's node is unknown.
 
     The tool's path is a placeholder. Its version and features are set only if they are equal for
-    all `tools`.
+    all `tools`. What any of them shares or can lose is in it.
 
     >>> common_tool([Tool("/a/nsys", "2023.4.4"), Tool("/b/nsys", "2023.4.4")]).version
     '2023.4.4'
@@ -468,7 +468,16 @@ def common_tool(tools: Sequence[Tool]) -> Tool:
     """
     first = tools[0]
     alike = all((tool.version, tool.features) == (first.version, first.features) for tool in tools)
-    return attrs.evolve(first, path=LATE_TOOL.path) if alike else LATE_TOOL
+    return attrs.evolve(
+        first if alike else LATE_TOOL,
+        path=LATE_TOOL.path,
+        shared_temporary=_united(tool.shared_temporary for tool in tools),
+        disposable_temporary=_united(tool.disposable_temporary for tool in tools),
+    )
+
+
+def _united(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for group in groups for text in group))
 
 
 def _load_parts(

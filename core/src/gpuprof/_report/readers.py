@@ -31,7 +31,7 @@ class Reader:
     """The hooks `read_ranges` and `read_spans` of a backend.
 
     Args:
-        read: the hook `read_ranges`.
+        read: the hook `read_ranges`, or else the ranges in what `read_spans` returns.
         identity: a digest of the backend's release and settings, because what the hook returns may
             depend on them.
         read_spans: the hook `read_spans`; ``None`` if the backend does not implement it.
@@ -115,11 +115,52 @@ def _reader(name: str, settings: Mapping[str, Any], overrides: Sequence[str]) ->
         hooks = loading.manager(plugin(options))
     else:
         hooks = loading.manager(loading.make(name, plugin))
-    ranges, spans = hooks.hook.read_ranges, hooks.hook.read_spans
-    if not ranges.get_hookimpls():
-        return None
+    ranges, spans = (
+        hook if hook.get_hookimpls() else None
+        for hook in (hooks.hook.read_ranges, hooks.hook.read_spans)
+    )
     identity = _identity(name, plugin, options)
-    return Reader(ranges, identity, spans if spans.get_hookimpls() else None)
+    if ranges is not None:
+        return Reader(ranges, identity, spans)
+    if spans is not None:
+        return Reader(functools.partial(_ranges_in, spans), identity, spans)
+    return None
+
+
+def _ranges_in(
+    read_spans: Callable[..., list[RecordedTrack] | None], path: str
+) -> list[RangeTimes] | None:
+    tracks = read_spans(path=path)
+    return None if tracks is None else ranges_of(tracks)
+
+
+def ranges_of(tracks: Iterable[RecordedTrack]) -> list[RangeTimes]:
+    """The ranges among recorded tracks, nested as they ran.
+
+    A range that ends after the one it began in, as those of tasks do, has no parents.
+
+    >>> spans = [("step", 0, 9), ("load", 1, 3), ("load", 4, 6)]
+    >>> for times in ranges_of([RecordedTrack("ranges", spans), RecordedTrack("kernels", spans)]):
+    ...     print(times.parents, times.name, times.durations)
+    () step (9,)
+    ('step',) load (2, 2)
+    """
+    durations: dict[tuple[tuple[str, ...], str], list[int]] = {}
+    for track in tracks:
+        if track.kind != "ranges":
+            continue
+        around: list[tuple[str, int]] = []  # the names and ends of the ranges that are open
+        for name, start, end in sorted(track.spans, key=lambda span: (span[1], -span[2])):
+            while around and around[-1][1] <= start:
+                around.pop()
+            nested = not around or end <= around[-1][1]
+            parents = tuple(outer for outer, _ in around) if nested else ()
+            durations.setdefault((parents, name), []).append(end - start)
+            if nested:
+                around.append((name, end))
+    return [
+        RangeTimes(name, tuple(found), {}, parents) for (parents, name), found in durations.items()
+    ]
 
 
 def _identity(name: str, plugin: object, options: object) -> str:

@@ -6,7 +6,7 @@ Everything here runs on the control thread.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -15,7 +15,7 @@ from gpuprof_timing import set_range_opener
 from gpuprof._session.file import window_of
 from gpuprof._session.windows import Windows
 from gpuprof.backend.boundary import Hooks
-from gpuprof.backend.types import Window, Worker
+from gpuprof.backend.types import Tool, Window, Worker
 
 OpenRange = Callable[[str, bool], AbstractContextManager[object]]
 
@@ -47,6 +47,7 @@ class Capture:
         self._hooks = hooks
         self._on_fault = on_fault
         self._faulty: set[str] = set()
+        self._tool: Tool | None = None
 
     def start(self, window: Window) -> str | None:
         """Open a window, unless it was opened before. Returns what went wrong, or ``None``."""
@@ -56,7 +57,12 @@ class Capture:
         if windows.current is not None:
             self.stop(windows.current.number)  # its close was lost
         windows.begin(window)
-        for name, start in self._hooks.each("start_capture", worker=self.worker, window=window):
+        try:
+            self._look_for_tool()
+        except Exception as error:
+            windows.blame(window, self._fault("backend", error))
+            return self.stop(window.number)
+        for name, start in self._each("start_capture", window):
             try:
                 start()
             except Exception as error:
@@ -76,7 +82,7 @@ class Capture:
             return windows.problem(number)
         set_range_opener(None)
         windows.begin_closing()
-        stops = list(self._hooks.each("stop_capture", worker=self.worker, window=window))
+        stops = list(self._each("stop_capture", window))
         for name, stop in reversed(stops):
             try:
                 for files in stop():
@@ -92,6 +98,17 @@ class Capture:
             self._hooks.unregister(name=name)
         self._faulty.clear()
         return windows.problem(number)
+
+    def _each(self, hook: str, window: Window) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """The calls of one hook for a window, and whose they are."""
+        return self._hooks.each(hook, worker=self.worker, window=window, tool=self._tool)
+
+    def _look_for_tool(self) -> None:
+        """Find the profiler's program once, if a hook for windows takes it: it may take seconds."""
+        callers = self._hooks.hook
+        hooks = [*callers.start_capture.get_hookimpls(), *callers.stop_capture.get_hookimpls()]
+        if self._tool is None and any("tool" in hook.argnames for hook in hooks):
+            self._tool = callers.probe()
 
     def range_opener(self, window: Window) -> OpenRange | None:
         """The function that opens the backend's ranges in `window`; ``None`` without such ranges.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 
 from .files import private_file, start_stem
 from .row import Row
@@ -18,9 +19,10 @@ OWNER = ".gpuprof-owner"
 """The owner file, in a tool's temporary directory and in a node's private directory."""
 
 
-def scratch_owner(row: Row, incarnation: str) -> dict[str, str]:
+def scratch_owner(row: Row, incarnation: str, disposable: list[str]) -> dict[str, object]:
     """The owner file's content for the temporary directory of a worker's tool."""
-    return {"private": _private(row), "start": start_stem(row, incarnation)}
+    start = start_stem(row, incarnation)
+    return {"private": _private(row), "start": start, "disposable": disposable}
 
 
 def scratch_problem(scratch: str, private: str, start: str) -> str | None:
@@ -81,7 +83,7 @@ def open_owned(directory: str, home: str) -> int:
     return handle
 
 
-def note_owner(directory: str, content: dict[str, str]) -> None:
+def note_owner(directory: str, content: Mapping[str, object]) -> None:
     """Write a directory's owner file.
 
     Raises:

@@ -24,6 +24,7 @@ class _Launch(TypedDict):
     tool: str
     tool_version: str | None
     shared_temporary: list[str]
+    disposable_temporary: list[str]
 
 
 class Launch(_Launch, total=False):
@@ -39,6 +40,8 @@ class Launch(_Launch, total=False):
         tool_version: the profiler's release.
         shared_temporary: folders of the temporary directory that all the profiler's processes on
             a machine share.
+        disposable_temporary: wildcards for files of the temporary directory that hold no recorded
+            data.
         apart: run the tool in a session of its own, and keep the shim running in front of it.
         verbose: also print the profiler's log on stderr.
     """

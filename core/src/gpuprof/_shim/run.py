@@ -166,7 +166,9 @@ def run(row: Row, arguments: list[str]) -> int:
     late = {"{node}": node_name(row), "{incarnation}": incarnation, "{tool}": _find(launch["tool"])}
     try:
         scratch, temporary = make_scratch(
-            environment, launch["shared_temporary"], scratch_owner(row, incarnation)
+            environment,
+            launch["shared_temporary"],
+            scratch_owner(row, incarnation, launch["disposable_temporary"]),
         )
     except OSError as error:
         if has_log(launch["command"]):

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from .files import file_size
 from .ownership import OWNER, note_owner, owner_of
@@ -24,7 +24,7 @@ STALLED = (
 
 
 def make_scratch(
-    environment: dict[str, str], shared: Iterable[str], owner: dict[str, str]
+    environment: dict[str, str], shared: Iterable[str], owner: Mapping[str, object]
 ) -> tuple[str, list[str]]:
     """Make a temporary directory for the tool alone.
 
@@ -82,7 +82,7 @@ def _prefix() -> str:
     return f"{_PREFIX}{zlib.crc32(place().encode()):08x}-"
 
 
-def remove_stale_scratch(parent: str, disposable: Iterable[str]) -> None:
+def remove_stale_scratch(parent: str) -> None:
     """Remove the temporary directories of killed shims.
 
     Keeps directories with leftovers, as `remove_scratch` does, and directories that were not made
@@ -90,7 +90,6 @@ def remove_stale_scratch(parent: str, disposable: Iterable[str]) -> None:
 
     Args:
         parent: the folder of the temporary directories.
-        disposable: wildcards for the names of files that hold no recorded data and can be removed.
 
     Raises:
         OSError: `parent` cannot be read.
@@ -101,14 +100,23 @@ def remove_stale_scratch(parent: str, disposable: Iterable[str]) -> None:
         pid, _, start = name.removeprefix(prefix).partition("-")
         if name.startswith(prefix) and pid.isdigit() and process_start(int(pid)) != start:
             directory = os.path.join(parent, name)
-            is_ours = not owner_of(directory)[1]
-            candidates += (
-                [directory] if is_ours and not _has_leftovers(directory, disposable) else []
-            )
+            owner, problem = owner_of(directory)
+            if not problem and not _has_leftovers(directory, _disposable(owner)):
+                candidates.append(directory)
     busy = {directory for _, directory in _processes()} if candidates else set()
     for directory in candidates:
         if directory not in busy:
             _remove(directory)
+
+
+def _disposable(owner: Mapping[str, object]) -> list[str]:
+    """The wildcards for files that hold no recorded data, as the tool that left them had them."""
+    wildcards = owner.get("disposable")
+    return list(filter(_is_text, wildcards)) if isinstance(wildcards, list) else []
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def remove_scratch(scratch: str, leftovers: bool = False) -> None:

@@ -14,6 +14,7 @@ from gpuprof.backend.types import (
     Collected,
     Command,
     Key,
+    Purpose,
     RangeTimes,
     RecordedTrack,
     Tool,
@@ -23,7 +24,7 @@ from gpuprof.backend.types import (
 )
 
 __all__ = [
-    "CONTRACT", "Backend", "Check", "Collected", "Command", "Key", "RangeTimes", "RecordedTrack",
-    "Tool", "Window", "Worker", "end_tool", "hookimpl", "move", "option", "run_tool",
-    "share_temporary", "template_problem",
+    "CONTRACT", "Backend", "Check", "Collected", "Command", "Key", "Purpose", "RangeTimes",
+    "RecordedTrack", "Tool", "Window", "Worker", "end_tool", "hookimpl", "move", "option",
+    "run_tool", "share_temporary", "template_problem",
 ]  # fmt: skip

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from os import PathLike
 
-    from gpuprof.backend.contract import Capability
     from gpuprof.backend.types import Check, Collected, RangeTimes, RecordedTrack, Tool
 
     Path = str | PathLike[str]
@@ -29,8 +28,7 @@ class Backend(Generic[Options]):
     ... class TracerOptions:
     ...     pass
     >>> class Tracer(Backend[TracerOptions]):
-    ...     contract = 1
-    ...     capability = "env_only"
+    ...     contract = 2
     ...     Options = TracerOptions
     ...     @hookimpl
     ...     def inject_env(self, worker):
@@ -44,7 +42,6 @@ class Backend(Generic[Options]):
 
     if TYPE_CHECKING:
         contract: int | tuple[int, int]
-        capability: Capability
         start_in_thread: bool
         exclusive: Sequence[str]
         render_command: Callable[..., Sequence[Path] | None]
@@ -54,9 +51,6 @@ class Backend(Generic[Options]):
         open_range: Callable[..., AbstractContextManager[object] | None]
         probe: Callable[..., Tool | None]
         missing_tool: Callable[..., str | None]
-        shared_temporary: Callable[..., Sequence[Path] | None]
-        disposable_temporary: Callable[..., Sequence[str] | None]
-        preflight: Callable[..., Sequence[Check] | None]
         diagnose: Callable[..., Sequence[Check] | None]
         plan_notes: Callable[..., Sequence[str] | None]
         expected_files: Callable[..., Mapping[int, Path] | None]

@@ -1,4 +1,4 @@
-"""The contract's version, and the attributes with which a backend describes itself.
+"""The contract's version, and what a backend's class says of it.
 
 How the contract grows is on the page "Write a backend"; `tests/core/backend/frozen` has a backend
 of each version, which every later gpuprof must run.
@@ -7,7 +7,7 @@ of each version, which every later gpuprof must run.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpuprof._distribution import NAME, release
 from gpuprof.backend import hookspecs
@@ -16,12 +16,12 @@ from gpuprof.errors import PluginError
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-CONTRACT = 1
+CONTRACT = 2
 """The version of the hooks and of the values that pass through them.
 
 It grows by one with every release that adds to them.
 """
-OLDEST = 1
+OLDEST = 2
 """The oldest version of the contract that still works."""
 
 Capability = Literal["wraps", "in_process", "env_only"]
@@ -55,7 +55,7 @@ def check(name: str, plugin: object, where: str, distribution: Distribution | No
         raise PluginError(
             name,
             f"{about}: contract = {versions!r} is not valid; expected a version, such as "
-            f"{CONTRACT}, or the first and the last, such as (1, {CONTRACT + 1})",
+            f"{CONTRACT}, or the first and the last, such as ({CONTRACT}, {CONTRACT + 1})",
         )
     if first > CONTRACT:
         raise PluginError(
@@ -65,46 +65,17 @@ def check(name: str, plugin: object, where: str, distribution: Distribution | No
             "Upgrade gpuprof",
         )
     if last < OLDEST:
+        valid = f"version {CONTRACT}" if OLDEST == CONTRACT else f"{OLDEST} to {CONTRACT}"
         raise PluginError(
             name,
             f"{about} is written for version {last} of the contract; this gpuprof, {release()}, "
-            f"takes {OLDEST} to {CONTRACT}. Upgrade {distribution.name if distribution else name}",
+            f"takes {valid}. Upgrade {distribution.name if distribution else name}, or port it: "
+            "the page 'Write a backend' says what has changed",
         )
 
 
 def capability(backend: object) -> Capability | None:
-    """How a backend records, as it declares or as its hooks imply.
-
-    ``None`` if the backend has none of the hooks that affect a worker.
-    """
-    value: Capability | None = getattr(backend, "capability", None)
-    return value or _by_hooks(backend)
-
-
-def capability_problem(backend: object) -> str | None:
-    """The error in the declared capability or in `start_in_thread`; ``None`` if both are valid."""
-    value = getattr(backend, "capability", None)
-    in_thread = getattr(backend, "start_in_thread", False)
-    if not isinstance(in_thread, bool):
-        return f"start_in_thread: {in_thread!r} is not valid; expected True or False"
-    if in_thread and _by_hooks(backend) != "in_process":
-        return "start_in_thread: True is for a backend that records in the process"
-    if value is None:
-        return None
-    if value not in get_args(Capability):
-        return f"capability: {value!r} is not valid; valid: {', '.join(get_args(Capability))}"
-    actual = _by_hooks(backend)
-    if value != actual and actual is not None:
-        return f"capability: {value!r} is declared, but {_REASONS[actual]}: {actual!r}"
-    return None
-
-
-def starts_in_thread(backend: object) -> bool:
-    """Whether `start_capture` must run on the job's thread, because it records only its caller."""
-    return getattr(backend, "start_in_thread", False) is True
-
-
-def _by_hooks(backend: object) -> Capability | None:
+    """How a backend records, by its hooks; ``None`` if none of them affects a worker."""
     if has(backend, "render_command"):
         return "wraps"
     if has(backend, "start_capture") or has(backend, "open_range"):
@@ -112,11 +83,19 @@ def _by_hooks(backend: object) -> Capability | None:
     return "env_only" if has(backend, "inject_env") else None
 
 
-_REASONS = {
-    "wraps": "render_command wraps",
-    "in_process": "without render_command its windows and ranges are opened in the process",
-    "env_only": "of the hooks that affect a worker it has inject_env only",
-}
+def thread_problem(backend: object) -> str | None:
+    """The error in `start_in_thread`; ``None`` if it is valid."""
+    in_thread = getattr(backend, "start_in_thread", False)
+    if not isinstance(in_thread, bool):
+        return f"start_in_thread: {in_thread!r} is not valid; expected True or False"
+    if in_thread and capability(backend) != "in_process":
+        return "start_in_thread: True is for a backend that records in the process"
+    return None
+
+
+def starts_in_thread(backend: object) -> bool:
+    """Whether `start_capture` must run on the job's thread, because it records only its caller."""
+    return getattr(backend, "start_in_thread", False) is True
 
 
 def has(plugin: object, hook: str) -> bool:

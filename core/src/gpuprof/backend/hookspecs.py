@@ -3,9 +3,9 @@
 A backend is a class. An entry point in the group ``gpuprof.backends`` names it; the entry's name
 is the backend's name. Its attrs class `Options` describes its settings, with help in each field's
 metadata. gpuprof makes one instance per plan and one per session, each with an `Options`.
-`contract` is the version of the contract that it is written for, or the first and the last one;
-`capability` tells how it records: ``wraps``, ``in_process`` or ``env_only``. With ``start_in_thread
-= True`` windows are opened and closed on the thread of the job that marks the steps.
+`contract` is the version of the contract that it is written for, or the first and the last one.
+With ``start_in_thread = True`` windows are opened and closed on the thread of the job that marks
+the steps.
 
 The class implements the hooks below with `gpuprof.backend.hookimpl`; a hook may leave out arguments
 that it does not need. Its attribute `exclusive` lists resources that allow one client per process
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Check,
         Collected,
         Command,
+        Purpose,
         RangeTimes,
         RecordedTrack,
         Tool,
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "check_report", "collect_files", "diagnose", "disposable_temporary", "expected_files",
-    "inject_env", "missing_tool", "open_range", "plan_notes", "preflight", "probe", "read_ranges",
-    "read_spans", "render_command", "shared_temporary", "start_capture", "stop_capture",
+    "check_report", "collect_files", "diagnose", "expected_files", "inject_env", "missing_tool",
+    "open_range", "plan_notes", "probe", "read_ranges", "read_spans", "render_command",
+    "start_capture", "stop_capture",
 ]  # fmt: skip
 
 PROJECT = "gpuprof"
@@ -72,15 +73,16 @@ def inject_env(worker: Worker, tool: Tool) -> dict[str, str | None] | None:
 
 # In the worker, one window at a time; on the control thread, or with start_in_thread on the job's.
 @hookspec
-def start_capture(worker: Worker, window: Window) -> None:
+def start_capture(worker: Worker, window: Window, tool: Tool | None) -> None:
     """Start to record. May raise: `stop_capture` still follows.
 
-    The step waits for it for up to 60 s, and then goes on; the window opens late.
+    `tool` is what `probe` finds in the worker, and ``None`` without that hook. The step waits for
+    up to 60 s, and then goes on; the window opens late.
     """
 
 
 @hookspec
-def stop_capture(worker: Worker, window: Window) -> list[str] | None:
+def stop_capture(worker: Worker, window: Window, tool: Tool | None) -> list[str] | None:
     """Stop recording. Return the window's files, or ``None`` if they are only known later.
 
     The step waits for it and for `collect_files`, together, for up to 120 s, and then goes on.
@@ -111,38 +113,16 @@ def missing_tool() -> str | None:
     """Return one sentence: the missing program, and the command that installs it."""
 
 
-@hookspec(firstresult=True)
-def shared_temporary(tool: Tool) -> list[str] | None:
-    """Return the folders that all of the tool's processes on a machine must share, such as locks.
-
-    Each worker's tool gets a temporary directory of its own; in it, these folders become links into
-    the system's temporary directory.
-    """
-
-
-@hookspec(firstresult=True)
-def disposable_temporary() -> list[str] | None:
-    """Return wildcards for files in the tool's temporary directory that hold no recorded data.
-
-    A killed worker's directory is kept while it has any other non-empty file.
-    """
-
-
-@hookspec(firstresult=True)
-def preflight(worker: Worker, tool: Tool, start: bool) -> list[Check] | None:
-    """On a node, before any worker starts: try the tool on an empty program.
-
-    A check that fails refuses the run: its `key` names the option to blame, its `detail` has the
-    tool's own words. On Ray it has 60 s, together with `probe`. Without `start`, as for
-    ``gpuprof plan``, only have the tool read the options: it starts no program.
-    """
-
-
 @hookspec
-def diagnose(worker: Worker, tool: Tool) -> list[Check] | None:
-    """On a node, for ``gpuprof doctor``: run further checks for such a worker.
+def diagnose(worker: Worker, tool: Tool, purpose: Purpose) -> list[Check] | None:
+    """On a node: check that the tool works for such a worker.
 
-    A check that fails has a remedy. Every wait needs a timeout.
+    `purpose` is ``plan`` for ``gpuprof plan``: only have the tool read the options, and start no
+    program. It is ``start`` before any worker starts: try the tool on an empty program; on Ray it
+    has 60 s, together with `probe`. A check that fails then refuses the run: its `key` names the
+    option to blame, its `detail` has the tool's own words. It is ``doctor`` for ``gpuprof doctor``,
+    which has asked for ``start`` before: run further checks; one that fails has a remedy. Every
+    wait needs a timeout.
     """
 
 
@@ -189,6 +169,9 @@ def check_report(path: str) -> str | None:
 @hookspec(firstresult=True)
 def read_ranges(path: str) -> list[RangeTimes] | None:
     """Return gpuprof's ranges in a finished file; ``None`` if another backend wrote the file.
+
+    Without this hook they are taken from what `read_spans` calls ``ranges``: implement it only if
+    you know more, such as their GPU work, or can be much faster.
 
     One `RangeTimes` for each name inside the same `parents`. Leave `parents` empty where the
     nesting is not known, as for ranges of asyncio tasks, which may overlap.

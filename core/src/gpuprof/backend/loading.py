@@ -130,7 +130,7 @@ class NoOptions:
 class TimingOnly:
     """The backend ``none``: only timing trees."""
 
-    contract = 1
+    contract = contract.CONTRACT
     Options = NoOptions
 
     def __init__(self, options: NoOptions) -> None:
@@ -150,7 +150,7 @@ def load_backend(name: str, path: str) -> Any:
         raise PluginError(
             name, f"{path}: {name!r} is not a backend: it has no attrs class `Options`"
         )
-    problem = contract.capability_problem(backend)
+    problem = contract.thread_problem(backend)
     if problem is not None:
         raise PluginError(name, f"{path}: {name!r} breaks the contract: {problem}")
     return backend

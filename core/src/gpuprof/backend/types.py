@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 from attrs.validators import deep_iterable, deep_mapping, instance_of
@@ -13,12 +13,20 @@ from attrs.validators import optional as or_none
 from gpuprof.backend import naming
 
 Windows = tuple["Window", ...]
+Purpose = Literal["plan", "start", "doctor"]
+"""What `diagnose` is asked for."""
 
 _is_text = instance_of(str)
 
 
 def _integers(values: Iterable[int]) -> tuple[int, ...]:
     return tuple(values)
+
+
+def _texts(values: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise TypeError(f"{values!r} is a string; expected a list of strings")
+    return tuple(os.fspath(value) for value in values)
 
 
 def _all_integers(_: object, field: attrs.Attribute[Any], values: tuple[int, ...]) -> None:
@@ -181,8 +189,8 @@ class Worker:
         """
         return f"{self.directory}/{self.file_stem}.log"
 
-    def final_stem(self, window: Window) -> str:
-        """The path of a window's file, without extension.
+    def final_stem(self, window: Window | None = None) -> str:
+        """The path of a window's file, without extension; of the whole life's without a window.
 
         The default template is ``{group}-{rank}.step-{step}``, or ``{group}-{rank}.lifetime``
         without steps. A discrete window's name ends with ``.{label}-{occurrence}``, unless its
@@ -191,7 +199,10 @@ class Worker:
         >>> worker = Worker("run", "A", 0, "n", "1", "/out")
         >>> worker.final_stem(Window(1, 3, 4)), worker.final_stem(Window(1, 3, 4, "a/b", 2))
         ('/out/A-0.step-3', '/out/A-0.step-3.a%2Fb-2')
+        >>> worker.final_stem()
+        '/out/A-0.lifetime'
         """
+        window = window or Window(1, None, None)
         values = {
             "step": window.step,
             "range": f"{window.start}:{window.stop}" if window.start is not None else "lifetime",
@@ -256,11 +267,18 @@ class Tool:
         path: its absolute path, or the placeholder ``{tool}``.
         version: its own version string, or ``None`` if not probed.
         features: any details that the backend needs later.
+        shared_temporary: the folders that all of its processes on a machine must share, such as
+            those of locks. Each worker's tool gets a temporary directory of its own; in it, these
+            folders become links into the system's temporary directory.
+        disposable_temporary: wildcards for files in its temporary directory that hold no recorded
+            data. A killed worker's directory is kept while it has any other non-empty file.
     """
 
     path: str = attrs.field(converter=os.fspath, validator=_is_text)
     version: str | None = attrs.field(default=None, validator=or_none(_is_text))
     features: dict[str, Any] = attrs.field(factory=dict, validator=instance_of(dict))
+    shared_temporary: tuple[str, ...] = attrs.field(default=(), converter=_texts)
+    disposable_temporary: tuple[str, ...] = attrs.field(default=(), converter=_texts)
 
 
 @attrs.frozen
@@ -320,14 +338,14 @@ class Collected:
 
 @attrs.frozen
 class Check:
-    """The result of one check, of the preflight or of `gpuprof doctor`.
+    """The result of one check of `diagnose`.
 
     Args:
         name: the check's name, one or two words.
         ok: whether it passed.
         detail: the finding, in one line.
         remedy: what to do if it failed. A check that passed with a remedy is a warning.
-        key: of the preflight: the option to blame, below the backend's section; empty if none is.
+        key: before a start: the option to blame, below the backend's section; empty if none is.
     """
 
     name: str = attrs.field(validator=_is_text)

@@ -9,10 +9,11 @@ import json
 from typing import Any
 from urllib.parse import unquote
 
-from gpuprof.backend import RangeTimes, RecordedTrack
+from gpuprof.backend import RecordedTrack
 
 _THREADS = {
     "user_annotation": "ranges",
+    "schedule": "schedule",
     "cpu_op": "operators",
     "python_function": "Python",
     "cuda_runtime": "CUDA calls",
@@ -20,17 +21,6 @@ _THREADS = {
 }
 _DEVICES = {"kernel": "kernels", "gpu_memcpy": "copies", "gpu_memset": "memsets"}
 """The categories of torch, and what they are called on a timeline."""
-
-
-def read(path: str) -> list[RangeTimes]:
-    """Every range, in the order of its first appearance."""
-    durations: dict[str, list[int]] = {}
-    for event in _load(path)["traceEvents"]:
-        if event.get("cat") != "user_annotation" or event.get("ph") != "X":
-            continue
-        if not event["name"].startswith("ProfilerStep#"):  # torch's own, of a schedule
-            durations.setdefault(unquote(event["name"]), []).append(_nanoseconds(event["dur"]))
-    return [RangeTimes(name, tuple(found)) for name, found in durations.items()]
 
 
 def read_tracks(path: str) -> list[RecordedTrack]:
@@ -42,6 +32,8 @@ def read_tracks(path: str) -> list[RecordedTrack]:
         category = event.get("cat")
         if event.get("ph") != "X":
             continue
+        if event["name"].startswith("ProfilerStep#"):  # torch's own, of a schedule
+            category = "schedule"
         if category in _THREADS:
             where = _THREADS[category], event["pid"], event["tid"], ""
         elif category in _DEVICES:

@@ -6,18 +6,17 @@ import importlib.metadata
 import importlib.util
 from contextlib import AbstractContextManager, nullcontext
 
-from gpuprof.backend import RangeTimes, RecordedTrack, Tool, Window, Worker, hookimpl
+from gpuprof.backend import RecordedTrack, Tool, Window, Worker, hookimpl
 
 from gpuprof_torch_profiler._options import TorchProfilerOptions
-from gpuprof_torch_profiler._read import read, read_tracks
+from gpuprof_torch_profiler._read import read_tracks
 from gpuprof_torch_profiler._trace import EXTENSION, Trace
 
 
 class TorchProfilerBackend:
     """Runs torch.profiler inside a worker while a window is open; changes no command."""
 
-    contract = 1
-    capability = "in_process"
+    contract = 2
     Options = TorchProfilerOptions
     exclusive = ("CUPTI",)
 
@@ -77,11 +76,6 @@ class TorchProfilerBackend:
         return {window.number: f"{worker.final_stem(window)}{EXTENSION}" for window in windows}
 
     @hookimpl
-    def read_ranges(self, path: str) -> list[RangeTimes] | None:
-        """What `record_function` has left in the trace, for ``gpuprof report``."""
-        return read(path) if path.endswith(EXTENSION) else None
-
-    @hookimpl
     def read_spans(self, path: str) -> list[RecordedTrack] | None:
-        """All that is in the trace, for ``gpuprof timeline``."""
+        """All in the trace, for ``gpuprof timeline``, and its ranges for ``gpuprof report``."""
         return read_tracks(path) if path.endswith(EXTENSION) else None

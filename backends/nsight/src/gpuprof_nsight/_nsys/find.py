@@ -27,6 +27,8 @@ PLACES = (
 """The paths where NVIDIA's packages install nsys, often without a link on PATH."""
 IMPORTER = "host-linux-*/QdstrmImporter"
 """The program that makes reports from raw captures, below the installation's directory."""
+EXIT_STATUS = "nsys_termination_status_*"
+"""The files in which nsys keeps the exit status of its processes."""
 _DEBIAN = "/usr/lib/nsight-systems"
 _OF_A_TARGET = ("LD_PRELOAD", "NVTX_INJECTION64_PATH", "TMPDIR")
 _PREFIXES = ("NSYS_", "QUADD_")
@@ -64,6 +66,19 @@ def importers(tool: str) -> list[str]:
     return list(dict.fromkeys(path for path in paths if os.access(path, os.X_OK)))
 
 
+def shared_folders(version: str | None) -> list[str]:
+    """The folders of the temporary directory that every nsys on a machine must share.
+
+    2022.4 keeps the lock of its shared memory ``/dev/shm/NSys-<version>`` there. With separate
+    locks, an nsys can start while another one exits, and both lose that memory. After that, no nsys
+    starts until all agents have exited and the memory is removed: five rounds of retries at most,
+    with twelve concurrent starts. 2023.4 keeps all its state there, and a leftover agent takes over
+    other programs' recordings (7 of 25 reports were empty), so it must share nothing.
+    """
+    year = (version or "").partition(".")[0]
+    return [] if year.isdigit() and int(year) >= 2023 else ["nvidia"]
+
+
 @cache
 def find(executable: str) -> Tool | None:
     """Find nsys, its version and its commands' options; ``None`` without one that works.
@@ -75,7 +90,9 @@ def find(executable: str) -> Tool | None:
     if path is None or output is None:
         return None
     version = re.search(r"\d+(\.\d+)+", output)
-    return Tool(path, version[0] if version else None, dict(features(partial(_say, path))))
+    release = version[0] if version else None
+    options = dict(features(partial(_say, path)))
+    return Tool(path, release, options, shared_folders(release), [EXIT_STATUS])
 
 
 def environment() -> dict[str, str]:

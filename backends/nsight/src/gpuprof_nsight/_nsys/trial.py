@@ -29,24 +29,11 @@ starts failed, and 3 of 100 with these retries.
 HANGS = "nsys hangs: it did nothing for 10 s, or did not finish within 60 s"
 
 
-def shared_folders(tool: Tool) -> list[str]:
-    """The folders of the temporary directory that every nsys on a machine must share.
-
-    2022.4 keeps the lock of its shared memory ``/dev/shm/NSys-<version>`` there. With separate
-    locks, an nsys can start while another one exits, and both lose that memory. After that, no nsys
-    starts until all agents have exited and the memory is removed: five rounds of retries at most,
-    with twelve concurrent starts. 2023.4 keeps all its state there, and a leftover agent takes over
-    other programs' recordings (7 of 25 reports were empty), so it must share nothing.
-    """
-    year = (tool.version or "").partition(".")[0]
-    return [] if year.isdigit() and int(year) >= 2023 else ["nvidia"]
-
-
 @contextmanager
 def trial_directory(tool: Tool) -> Iterator[str]:
     """A temporary directory for trial runs of nsys, removed at the end."""
     with tempfile.TemporaryDirectory(prefix="gpuprof-") as directory:
-        share_temporary(directory, shared_folders(tool))
+        share_temporary(directory, tool.shared_temporary)
         yield directory
 
 
