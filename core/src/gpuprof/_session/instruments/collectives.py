@@ -8,7 +8,6 @@ On a GPU, a collective returns when it is queued, so only the host's waits are r
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import inspect
 import itertools
@@ -193,8 +192,7 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
         distributed.get_rank() if distributed.is_initialized() else None
     )
     dump.states["groups"] = now
-    binding = sys.modules[c10d.ProcessGroup.__module__]
-    dump.states["flight"] = functools.partial(_oldest_in_flight, binding)
+    dump.states["flight"] = lambda: _oldest_in_flight(sys.modules["torch._C._distributed_c10d"])
 
 
 def _oldest_in_flight(binding: ModuleType) -> list[dict[str, Any]]:
