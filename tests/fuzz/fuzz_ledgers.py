@@ -1,7 +1,8 @@
-"""Changes what ledgers and timing trees of a run say, and lets every command read the run.
+"""Changes what ledgers, stacks and timing trees of a run say, and lets every command read the run.
 
-All files stay well-formed, with the right checksums; only their numbers and order are odd. Every
-command ends in seconds, with figures or a sentence.
+Most files stay well-formed, with the right checksums; only their numbers and order are odd. Some
+files of stacks are cut, or have flipped bytes. Every command ends in seconds, with figures or a
+sentence.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from unittest import mock
 import numpy as np
 from click.testing import CliRunner
 from gpuprof._artifacts import ledger as reader
+from gpuprof._artifacts import stacks
 from gpuprof._cli import main
 from gpuprof._session.blocks import BLOCK, header_line
 from gpuprof.backend import loading
 from support import page_run
 from support.fuzzing import Hang, within
+from support.made_stacks import Frame, write_stacks
 from support.run_files import session_file, window_entry
 from support.simulated_run import EPOCH, SimulatedLedger
 
@@ -46,6 +49,13 @@ _JSON: tuple[Any, ...] = (
     None, True, "", "x", "nan", "a/b", "\0", "\ud800", "x" * 5000, [], [[]], [0], {}, {"": {}},
 )  # fmt: skip
 
+ROWS: dict[str, list[tuple[str, str]]] = {
+    **{kind: layout for kind, (_, layout) in reader.TABLES.items()},
+    "stck": stacks.STACK,
+    "smpl": stacks.SAMPLE,
+}
+"""The layout of each kind of block that has rows."""
+
 Block = tuple[str, bytes]
 Content = tuple[dict[str, Any], list[Block]]
 
@@ -53,6 +63,8 @@ Content = tuple[dict[str, Any], list[Block]]
 def make(directory: Path) -> None:
     """Two runs, as gpuprof writes them: with a driver and keys, and of ranks with own steps."""
     page_run.write(directory / "driven", STEPS)
+    for path in sorted((directory / "driven").rglob("*.ledger")):
+        add_stacks(path)
     for rank in range(4):
         node, clock = f"node-{rank // 2}", f"clock-{rank // 2}"
         made = SimulatedLedger(f"A-{rank}", node=node, clock=clock)
@@ -76,13 +88,24 @@ def make(directory: Path) -> None:
         for number, state in enumerate(("opening", "open", "closed")):
             made.event("window", (3 + number) * 5 * MS, number=1, label="step-3", state=state)
         made.event("thinned", at, depth=3, why="bytes_per_step")
-        made.write(directory / "ranks", ended=rank > 0)
+        add_stacks(made.write(directory / "ranks", ended=rank > 0))
         about = session_file(
             window_entry(), name=f"A-{rank}", run="ranks", rank=rank, node=node,
             timing=page_run.tree({"epoch → forward": 0.5, "load": 0.25}),
             while_profiling=page_run.tree({"epoch → forward": 0.5}), steps_left_out=2,
         )  # fmt: skip
         (directory / "ranks" / node / f"A-{rank}.start-1.json").write_text(json.dumps(about))
+
+
+def add_stacks(path: Path) -> None:
+    """Samples of a process's spans, beside its ledger."""
+    spans = reader.read(path).spans[:500].tolist()
+    main: Frame = ("main", "__main__", "/job/train.py", 3)
+    samples = [
+        ([main, ("load", "data", "/job/data.py", number % 7)], track, place, 2, start, end)
+        for number, (place, track, start, end) in enumerate(spans)
+    ]
+    write_stacks(path, samples)
 
 
 def parse(content: bytes) -> Content:
@@ -122,14 +145,27 @@ def change_ledger(content: bytes, chance: random.Random) -> bytes:
             blocks.insert(chance.randrange(len(blocks)), blocks[at])
         else:
             name, rows = blocks[at]
-            changed = change_rows if name in reader.TABLES else change_entries
+            changed = change_rows if name in ROWS else change_entries
             blocks[at] = name, changed(name, rows, chance)
     return unparse(header, blocks)
 
 
+def change_stacks(content: bytes, chance: random.Random) -> bytes:
+    """The same file of stacks changed as a ledger, or damaged."""
+    how = chance.randrange(4)
+    if how == 0:
+        return content[: chance.randrange(len(content))]
+    if how == 1:
+        damaged = bytearray(content)
+        for _ in range(chance.choice((1, 20))):
+            damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
+        return bytes(damaged)
+    return change_ledger(content, chance)
+
+
 def change_rows(kind: str, content: bytes, chance: random.Random) -> bytes:
     """Rows with other numbers, or in another order."""
-    rows = np.frombuffer(content, np.dtype(reader.TABLES[kind][1])).copy()
+    rows = np.frombuffer(content, np.dtype(ROWS[kind])).copy()
     if not len(rows):
         return content
     how = chance.randrange(7)
@@ -206,6 +242,8 @@ def commands(run: Path, other: Path) -> list[tuple[str, ...]]:
         ("report", here),
         ("report", here, "--json"),
         ("report", here, "--nvtx"),
+        ("report", here, "--stacks", "speedscope"),
+        ("export", "--anonymous", here, "-o", output),
         ("runs", "--output-dir", str(run.parent)),
         ("runs", "--json", "--output-dir", str(run.parent)),
         ("collect", here),
@@ -230,7 +268,8 @@ def try_one(number: int, directory: Path, files: dict[Path, bytes]) -> None:
     changers: list[tuple[str, Callable[[bytes, random.Random], bytes]]] = [
         (".ledger", change_ledger),
         (".ledger", change_ledger),
-        (".ledger", change_ledger),
+        (".stacks", change_stacks),
+        (".stacks", change_stacks),
         (".json", change_tree),
     ]
     for name, content in files.items():
@@ -239,7 +278,7 @@ def try_one(number: int, directory: Path, files: dict[Path, bytes]) -> None:
         suffix, changer = chance.choice(changers)
         of_run = [each for each in files if each.parts[0] == run and len(each.parts) > 2]
         name = chance.choice([each for each in of_run if each.suffix == suffix])
-        (directory / name).write_bytes(changer((directory / name).read_bytes(), chance))
+        (directory / name).write_bytes(changer(files[name], chance))
     for words in commands(directory / run, directory / "driven"):
         try:
             invoke(words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,33 @@ def test_speedscope_has_a_profile_for_each_rank(directory: Path) -> None:
         (profile["name"], profile["endValue"], profile["weights"])
         for profile in content["profiles"]
     ]
+
+
+VERSION = b'"version": 1'
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (lambda content: content[:-9], "its last 99 bytes cannot be read"),
+        (lambda content: content[:-9] + b"\xff" + content[-8:], "its last 108 bytes cannot be"),
+        (lambda content: content.replace(b'"A-0"', b'"A-9"'), "ignored: damaged: its first line"),
+        (lambda content: content.replace(VERSION, b'"version": 7'), "ignored: version 7; expected"),
+        (lambda _: b"", "ignored: not a ledger"),
+    ],
+    ids=["cut", "flipped", "flipped in the first line", "version", "empty"],
+)
+def test_damaged_samples_are_named(
+    directory: Path, damage: Callable[[bytes], bytes], problem: str
+) -> None:
+    """And the other processes' are shown."""
+    (path,) = directory.glob("*/A-0.*.stacks")
+    path.write_bytes(damage(path.read_bytes()))
+    found = CliRunner().invoke(
+        main, ["report", str(directory), "--stacks", "collapsed", "--by", "rank"]
+    )
+    assert (1, f"{path}: {problem}") == (found.exit_code, found.stderr[: len(f"{path}: {problem}")])
+    assert "A-1;MainThread;train (train.py:12) 10000" in found.stdout.splitlines()
 
 
 def test_a_run_without_samples_says_so(tmp_path: Path) -> None:

@@ -731,7 +731,9 @@ class Graph:
         floor, _ = self._around
         edges = [(number, *bounds[:, step].tolist()) for number, bounds in run.edges.items()]
         edges.sort(key=lambda edge: edge[2], reverse=True)
-        return [self._end_in(*edge) for edge in edges[:most] if edge[2] > floor]
+        # a step may have no length, in all ranks
+        counted = [edge for edge in edges[:most] if edge[2] > floor] or edges[:1]
+        return [self._end_in(*edge) for edge in counted]
 
     def _end_in(self, process: int, begin: int, end: int) -> Moment:
         """The end of a step in a process, on the track that has most of it."""

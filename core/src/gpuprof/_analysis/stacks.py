@@ -325,6 +325,8 @@ class Code:
             except OutputError as error:
                 self.problems.append(str(error))
                 read = None
+            if read is not None and read.problem:
+                self.problems.append(read.problem)
             samples = None if read is None else Samples(self._run, process, read)
             self._samples[process.number] = samples
         return self._samples[process.number]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,11 +63,13 @@ class Stacks:
         samples: the stretches during which all samples of a thread saw the same stack and place, an
             array of `SAMPLE`. Places and tracks are numbered as in the ledger; place 0 is outside
             all scopes. ``samples`` counts the samples; times are nanoseconds as in the ledger.
+        problem: a sentence about the end of the file, if it cannot be read; empty otherwise.
     """
 
     functions: list[Function]
     stacks: Rows
     samples: Rows
+    problem: str = ""
 
 
 def read(ledger: Ledger) -> Stacks | None:
@@ -83,7 +86,9 @@ def read(ledger: Ledger) -> Stacks | None:
     stacks, samples = [np.zeros(1, STACK)], [np.zeros(0, SAMPLE)]
     try:
         with open(open_regular(path), "rb") as file:
-            for kind, content in blocks_of(path, file)[1]:
+            blocks = blocks_of(path, file)[1]
+            good = file.tell()
+            for kind, content in blocks:
                 if kind == "code":
                     names = entries(content, dict.fromkeys(FUNCTION, (str,)))
                     functions += [Function(*(name[key] for key in FUNCTION)) for name in names]
@@ -91,6 +96,8 @@ def read(ledger: Ledger) -> Stacks | None:
                     stacks.append(np.frombuffer(content, STACK))
                 elif kind == "smpl":
                     samples.append(np.frombuffer(content, SAMPLE))
+                good = file.tell()
+            damaged = os.fstat(file.fileno()).st_size - good
     except FileNotFoundError:
         return None
     except (OSError, UnsafeFile) as error:
@@ -98,7 +105,8 @@ def read(ledger: Ledger) -> Stacks | None:
         raise OutputError(f"{path}: ignored: {reason}") from None
     except ValueError as error:
         raise OutputError(f"{path}: ignored: damaged: {error}") from None
-    read = Stacks(functions, np.concatenate(stacks), np.concatenate(samples))
+    problem = f"{path}: its last {damaged} bytes cannot be read" if damaged else ""
+    read = Stacks(functions, np.concatenate(stacks), np.concatenate(samples), problem)
     _check(path, ledger, read)
     if ledger.line is not None:
         for name in ("start", "end"):

@@ -25,7 +25,7 @@ import numpy as np
 from gpuprof._analysis import samples
 from gpuprof._analysis.path import CALLS
 from gpuprof._analysis.waits import COMMUNICATES, READS_DEVICE, Waits
-from gpuprof._artifacts import alive, formats, runs
+from gpuprof._artifacts import alive, formats, runs, stacks
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.ledger import SUFFIX as LEDGER
 from gpuprof._config import schema
@@ -278,7 +278,11 @@ class _Copy:
         return folder / f"{self._names.words(path.stem)}{path.suffix}"
 
     def _blocks(self, path: Path) -> None:
-        """Copy a ledger, or a file of stacks."""
+        """Copy a ledger, or a file of stacks, if it can be read."""
+        ledger = ledgers.read(path.with_suffix(LEDGER))
+        if path.suffix == STACKS:
+            read = stacks.read(ledger)
+            self.problems += [read.problem] if read is not None and read.problem else []
         with open(open_regular(str(path)), "rb") as file:
             header, blocks = ledgers.blocks_of(path, file)
             copy = BlockFile(str(self._target(path)), self._json(header))
@@ -348,17 +352,18 @@ class _Copy:
             self._write(name, {**self._json(data), "start": None})
 
     def _manifest(self) -> dict[str, Any] | None:
+        path = self._from / "manifest.json"
         try:
-            manifest = formats.load(self._from / "manifest.json", formats.LARGEST_MANIFEST)
+            data = formats.load(path, formats.LARGEST_MANIFEST)
+            manifest = formats.check(path, data, formats.Manifest, formats.MANIFEST_VERSION)
         except FileNotFoundError:
             return None
         except OutputError as error:
             self.problems.append(str(error))
             return None
         workers = [{**worker, "environment": {}} for worker in manifest.get("workers", [])]
-        manifest = {**manifest, "workers": workers} if "workers" in manifest else manifest
-        copy: dict[str, Any] = self._json({**manifest, "files": []})
-        copy["files"] = []
+        known = {"workers": workers} if "workers" in manifest else {}
+        copy: dict[str, Any] = {**self._json({**manifest, **known}), "files": []}
         copy["receipt"]["directory"] = None
         copy["setup"]["config"] = self._config()
         return copy

@@ -122,6 +122,7 @@ def read_profiles(paths: Iterable[Path], by_rank: bool) -> tuple[dict[str, Profi
                 broken.append(str(error))
                 continue
             if read is not None:
+                broken += [read.problem] if read.problem else []
                 name = ledger.name if by_rank else ledger.header["group"]
                 counters.setdefault(name, Counter()).update(_profile(ledger, read))
     return {name: counters[name] for name in sorted(counters)}, broken

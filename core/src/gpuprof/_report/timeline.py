@@ -470,6 +470,8 @@ class _Drawing:
             return
         if read is None:
             return
+        if read.problem:
+            self._timeline.notes.append(read.problem)
         stacks = [() if is_idle(stack) else stack for stack in numbered(read)]
         charts = []
         for track, rows in self._by_track(ledger, read.samples):
