@@ -63,10 +63,12 @@ def test_two_single_runs_say_how_to_measure_chance(runs: Path, tmp_path: Path) -
 
 
 def test_too_few_steps_exit_with_2(runs: Path) -> None:
-    """With how many are needed."""
+    """With how many are needed, and the tables."""
     done = diff(runs, "a", "short")
     assert 2 == done.exit_code
-    assert "B (short) has 10 of 11 steps to compare, and 30 are needed" in done.stderr
+    printed = " ".join(done.stdout.split())
+    assert "B (short) has 10 of 11 steps to compare, and 30 are needed" in printed
+    assert "95 % interval" in printed
 
 
 @pytest.mark.parametrize("other", ["b", "slow"])

@@ -168,12 +168,12 @@ def test_the_diff_is_that_of_diff(pair: tuple[Path, Path], tmp_path: Path) -> No
 def test_runs_that_cannot_be_compared_stand_side_by_side(
     pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """The page has both, and why there is no diff."""
+    """The page has both, and why no condition is judged."""
     short = SimulatedJob(4, steps=10).write(tmp_path / "short")
     assert 0 == gpuprof("html", pair[0], short).exit_code
     found = Parsed((short / "compare.html").read_text()).data
     assert ["a", "short"] == [each["run"] for each in found["runs"]]
-    assert "steps to compare, and 30 are needed" in found["diff"]["why"]
+    assert "steps to compare, and 30 are needed" in found["diff"]["said"]
 
 
 # Names are data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -13,8 +12,6 @@ import attrs
 
 from gpuprof._analysis.figures import RANKS_SPREAD, Change, compare
 from gpuprof._analysis.summary import Group, Promise, Scope, Summary
-from gpuprof._artifacts.early_ends import listed
-from gpuprof.errors import ConfigError
 
 FEWEST = 30
 """Undisturbed steps that a run needs."""
@@ -26,9 +23,6 @@ _WORTH_NAMING = 0.01
 """Share of a step by which a rank's time must have grown for the rank to be listed."""
 Ranked = Scope | Group
 """What has figures for each rank."""
-_CONDITION = re.compile(r"\s*(?P<target>.+?)\s*>\s*(?P<bounds>[^>]+)")
-_BOUND = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>%|s|ms|us|µs)")
-_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 
 
 @attrs.frozen
@@ -47,35 +41,6 @@ class Condition:
     target: str
     ratio: float
     seconds: float
-
-    @classmethod
-    def parse(cls, text: str) -> Condition:
-        """Read a condition.
-
-        Raises:
-            ConfigError: the text is not a condition.
-
-        >>> condition = Condition.parse("rollout/generate > 10%, 20ms")
-        >>> condition.target, condition.ratio, condition.seconds
-        ('rollout/generate', 0.1, 0.02)
-        """
-        match = _CONDITION.fullmatch(text)
-        parts = (
-            [_BOUND.fullmatch(part.strip()) for part in match["bounds"].split(",")] if match else []
-        )
-        relative = [float(p["number"]) / 100 for p in parts if p and p["unit"] == "%"]
-        absolute = [float(p["number"]) * _UNITS[p["unit"]] for p in parts if p and p["unit"] != "%"]
-        if match is None or not all(parts) or len(relative) > 1 or len(absolute) > 1:
-            raise ConfigError(
-                [
-                    (
-                        f"--fail-if: {text!r} is not valid; expected 'TARGET > 5%', "
-                        "'TARGET > 20ms' or 'TARGET > 5%, 20ms', with TARGET step, a worker group, "
-                        "or a scope such as rollout/generate"
-                    )
-                ]
-            )
-        return cls(text.strip(), match["target"], sum(relative), sum(absolute))
 
     def exceeded(self, change: Change, to_others: Change | None = None) -> bool:
         """Whether the lower end of a change's interval lies above both bounds.
@@ -219,6 +184,14 @@ class Missing:
 
 
 @attrs.frozen
+class TooFew:
+    """A run with fewer steps than `FEWEST` to compare; `run` is as in `Missing`."""
+
+    run: str
+    summary: Summary
+
+
+@attrs.frozen
 class Diff:
     """Two sets of runs compared.
 
@@ -237,6 +210,9 @@ class Diff:
             several ranks.
         missing: ranks that some runs lack. Other ranks do their work there, so no condition is
             checked.
+        too_few: runs of so few steps that no condition is checked.
+        targets: groups and scopes of both sets of runs, if some condition is about none of them.
+            No condition is checked then.
         kept: the saving promised for the first set, and whether the second set is promised one
             from the same workers, so that the cause has not been removed.
     """
@@ -252,7 +228,14 @@ class Diff:
     slower_ranks: list[RankChange]
     finds_rank: float | None
     missing: list[Missing]
+    too_few: list[TooFew]
+    targets: list[str]
     kept: tuple[Promise, bool] | None
+
+    @property
+    def judged(self) -> bool:
+        """Whether the conditions were checked."""
+        return not (self.missing or self.too_few or self.targets)
 
     @property
     def slower(self) -> bool:
@@ -313,20 +296,14 @@ class _Place:
 def diff(
     before: Sequence[Summary], after: Sequence[Summary], conditions: Iterable[Condition] = ()
 ) -> Diff:
-    """Compare runs.
+    """Compare runs, each with a step that counts and without ranks that were killed.
 
     Args:
         before: one or more runs that differ by chance only.
         after: likewise.
         conditions: when to fail.
-
-    Raises:
-        ConfigError: the runs cannot be compared: ranks were killed, there are too few steps, or
-            the target of a condition is not in both sets of runs.
     """
-    sides = (("A", before), ("B", after))
-    pairs = [(f"{side} ({run.run})", run) for side, runs in sides for run in runs]
-    _refuse("not comparable", [*_early(pairs), *_too_few(pairs)])
+    pairs = labelled(before, after)
     step = compare([run.seconds for run in before], [run.seconds for run in after])
     places = list(_places(before, after))
     common = [place for place in places if all(place.sides)]
@@ -334,7 +311,9 @@ def diff(
     of_all = [place for place in common if len(pairs) == sum(map(len, place.sides))]
     works = [place for place in of_all if not place.scope]
     ranks, least = _slower_ranks(works, [place for place in of_all if place.scope], step)
-    missing = list(_missing(pairs))
+    missing, few = list(missing_ranks(pairs)), too_few(pairs)
+    checks = [_check(condition, step, common) for condition in conditions]
+    targets = [] if all(checks) else _all_targets(common)
     return Diff(
         list(before),
         list(after),
@@ -343,12 +322,20 @@ def diff(
         _only(places, 1),
         _only(places, 0),
         [_group(place) for place in works],
-        [] if missing else [_check(condition, step, common) for condition in conditions],
+        [] if missing or few or targets else list(filter(None, checks)),
         ranks,
         least,
         missing,
+        few,
+        targets,
         _kept(before, after),
     )
+
+
+def labelled(before: Sequence[Summary], after: Sequence[Summary]) -> list[tuple[str, Summary]]:
+    """All runs, each with its side and name, as ``A (name)``."""
+    sides = (("A", before), ("B", after))
+    return [(f"{side} ({run.run})", run) for side, runs in sides for run in runs]
 
 
 def _places(before: Sequence[Summary], after: Sequence[Summary]) -> Iterator[_Place]:
@@ -444,19 +431,17 @@ def _group(place: _Place) -> GroupChange:
     )
 
 
-def _check(condition: Condition, step: Change, places: Sequence[_Place]) -> Check:
+def _all_targets(places: Sequence[_Place]) -> list[str]:
+    """What a condition can be about beside the step: the groups, then their scopes."""
+    groups = dict.fromkeys(place.group for place in places)
+    return [*groups, *sorted(f"{place.group}:{place.scope}" for place in places if place.scope)]
+
+
+def _check(condition: Condition, step: Change, places: Sequence[_Place]) -> Check | None:
+    """Check a condition; ``None`` if it is about nothing that both sets of runs have."""
     targets = list(_targets(condition.target, step, places))
     if not targets:
-        groups = list(dict.fromkeys(place.group for place in places))
-        scopes = sorted(f"{place.group}:{place.scope}" for place in places if place.scope)
-        raise ConfigError(
-            [
-                (
-                    f"--fail-if: {condition.target!r} is neither step nor a group or a scope of "
-                    f"both runs; groups: {', '.join(groups)}; scopes: {', '.join(scopes)}"
-                )
-            ]
-        )
+        return None
     targets.sort(key=lambda target: -target.change.seconds)
     failures = [target for target in targets if condition.exceeded(target.change, target.to_others)]
     suspects = [target for target in targets if condition.suspected(target.change)]
@@ -502,23 +487,7 @@ def _ends(path: str) -> Iterator[str]:
         path = path.partition("/")[2]
 
 
-def check_runs(runs: Sequence[Summary]) -> None:
-    """Check that runs can be a baseline.
-
-    Raises:
-        ConfigError: there are too few steps, some runs lack ranks, or ranks were killed.
-    """
-    pairs = [(run.run, run) for run in runs]
-    missing = [f"{gap.run} has no ledger of {listed(gap.workers)}" for gap in _missing(pairs)]
-    _refuse("no baseline", [*missing, *_early(pairs), *_too_few(pairs)])
-
-
-def _refuse(what: str, problems: Sequence[str]) -> None:
-    if problems:
-        raise ConfigError([f"{what}: {problem}" for problem in problems])
-
-
-def _missing(runs: Sequence[tuple[str, Summary]]) -> Iterator[Missing]:
+def missing_ranks(runs: Sequence[tuple[str, Summary]]) -> Iterator[Missing]:
     """For each run that lacks ranks that another run has, those ranks."""
     workers = {
         where: [name for group in run.groups.values() for name in group.workers]
@@ -530,28 +499,6 @@ def _missing(runs: Sequence[tuple[str, Summary]]) -> Iterator[Missing]:
             yield Missing(where, lacking)
 
 
-def _early(runs: Sequence[tuple[str, Summary]]) -> Iterator[str]:
-    for where, run in runs:
-        yield from (f"{where}: {sentence}" for sentence in run.ended_early)
-
-
-def _too_few(runs: Sequence[tuple[str, Summary]]) -> Iterator[str]:
-    for where, run in runs:
-        if not run.steps.all:
-            yield f"{where} has no steps; `gpuprof explain {run.run}` says how to mark them"
-        elif run.steps.used < FEWEST:
-            yield (
-                f"{where} has {run.steps.used} of {run.steps.all} steps to compare, and {FEWEST} "
-                f"are needed: let the job take more{left_out(run)}"
-            )
-
-
-def left_out(run: Summary) -> str:
-    """How many steps are not used, and why, as the end of a sentence."""
-    reasons = (
-        (run.steps.warm_up, "warm-up"),
-        (run.steps.disturbed, "captured or slowed by a window"),
-        (run.steps.incomplete, "incomplete"),
-    )
-    words = ", ".join(f"{number} {reason}" for number, reason in reasons if number)
-    return f"; left out: {words}" if words else ""
+def too_few(runs: Sequence[tuple[str, Summary]]) -> list[TooFew]:
+    """The runs that have too few steps."""
+    return [TooFew(where, run) for where, run in runs if run.steps.used < FEWEST]

@@ -52,6 +52,8 @@ _WORTH = 4.0
 _DRAWS = 200
 _SEED = 20
 _LARGEST_CORRELATION = 0.97
+_WIDEST = math.log(1e6)
+"""The half width of the widest interval, as a logarithm: a handful of steps tells nothing."""
 _FEWEST = 8
 """Number of steps from which to tell how alike they are."""
 _WANDERING = 0.9
@@ -235,13 +237,15 @@ def compare(
     centre = centres[1] - centres[0]
     error = math.sqrt(variance)
     half = student(1 - (1 - LEVEL) / 2 / chances, round(degrees, 1)) * error
+    finds = half + statistics.NormalDist().inv_cdf(_TAKEN) * error
+    half = min(half, _WIDEST)
     return Change(
         typical[0],
         typical[1],
         math.exp(centre),
         math.exp(centre - half),
         math.exp(centre + half),
-        math.exp(half + statistics.NormalDist().inv_cdf(_TAKEN) * error),
+        math.exp(finds) if finds < _WIDEST else math.inf,
     )
 
 

@@ -19,12 +19,12 @@ def command(names: tuple[str, ...], output_dir: str, output: str, warm_up: int |
     intervals of a comparison. A run is a name, as `gpuprof runs` lists it, `latest`, or a
     directory.
     """
-    from gpuprof._analysis.diff import check_runs
     from gpuprof._analysis.summary import summary_of, write_baseline
+    from gpuprof._report.diff import check_baseline
     from gpuprof._report.differences import differences
 
     summaries = [summary_of(settings.find_run(name, output_dir), warm_up) for name in names]
-    check_runs(summaries)
+    check_baseline(summaries)
     for number, run in enumerate(summaries[1:], 2):
         for difference in differences(summaries[:1], [run]):
             click.echo(

@@ -50,27 +50,27 @@ def command(
 
     Exit codes: 0 in order, 1 slower, 2 not comparable.
     """
-    from gpuprof._analysis.diff import DEFAULT, Condition, diff
+    from gpuprof._analysis.diff import DEFAULT
     from gpuprof._analysis.summary import read_baseline, summary_of
-    from gpuprof._report.diff import as_json, markdown, text
+    from gpuprof._report.diff import as_json, compare, condition, markdown, text
     from gpuprof._report.differences import differences, refuse
 
     count = 1 if baseline else 2
     if len(names) != count:
         expectation = "one run beside --baseline" if baseline else "two runs, A and B"
         raise click.UsageError(f"expected {expectation}; got {' '.join(names)}")
-    thresholds = [Condition.parse(condition) for condition in conditions or (DEFAULT,)]
+    thresholds = [condition(each) for each in conditions or (DEFAULT,)]
     before = read_baseline(baseline) if baseline else []
     summaries = [summary_of(settings.find_run(name, output_dir), warm_up) for name in names]
     before, after = before or summaries[:1], summaries[-1:]
     if strict:
         refuse(differences(before, after))
-    comparison = diff(before, after, thresholds)
+    comparison = compare(before, after, thresholds)
     if form == "json":
         click.echo(as_json(comparison))
     elif form == "markdown":
         click.echo(markdown(comparison))
     else:
         click.echo(text(comparison, width, settings.WIDE_HINT))
-    if comparison.slower or comparison.missing:
-        raise SystemExit(2 if comparison.missing else 1)
+    if comparison.slower or not comparison.judged:
+        raise SystemExit(1 if comparison.judged else 2)

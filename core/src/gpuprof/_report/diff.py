@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
 import attrs
 
 from gpuprof import _tables
-from gpuprof._analysis.diff import Check, Condition, Diff, Failure, OneSided, ScopeChange, left_out
+from gpuprof._analysis import diff as analysis
+from gpuprof._analysis.diff import (
+    FEWEST,
+    Check,
+    Condition,
+    Diff,
+    Failure,
+    OneSided,
+    ScopeChange,
+    labelled,
+    missing_ranks,
+    too_few,
+)
 from gpuprof._analysis.figures import MEASURED, USUAL_SPREAD, Change
 from gpuprof._analysis.summary import Summary
 from gpuprof._analysis.usage import BUSY
@@ -20,6 +33,7 @@ from gpuprof._artifacts.early_ends import listed
 from gpuprof._report.causes import what_if
 from gpuprof._report.differences import differences
 from gpuprof._report.words import duration, percentage
+from gpuprof.errors import ConfigError
 
 JSON_VERSION = 1
 _LISTED = 15
@@ -28,13 +42,98 @@ _NAMED = 5
 """The most ranks to name."""
 _OTHER_LOAD = 0.25
 """How much the load of two runs must differ for each processor to be worth a sentence."""
-_UNJUDGED = "No condition is judged, as ranks differ"
+_UNJUDGED = "No condition is judged"
+_CONDITION = re.compile(r"\s*(?P<target>.+?)\s*>\s*(?P<bounds>[^>]+)")
+_BOUND = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>%|s|ms|us|µs)")
+_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 _DIFFERENT = ["", "A", "B"]
 _SCOPES = [
     "cost", "before", "change", "95 % interval", "share", "calls", "group", "scope", "worst rank"
 ]  # fmt: skip
 _NUMBERS = _SCOPES[:6]
 _GROUPS = ["group", "work", "change", "waits", "change in waits", "imbalance"]
+
+
+def condition(text: str) -> Condition:
+    """Read a condition as the user writes it.
+
+    Raises:
+        ConfigError: the text is not a condition.
+
+    >>> parsed = condition("rollout/generate > 10%, 20ms")
+    >>> parsed.target, parsed.ratio, parsed.seconds
+    ('rollout/generate', 0.1, 0.02)
+    """
+    match = _CONDITION.fullmatch(text)
+    parts = [_BOUND.fullmatch(part.strip()) for part in match["bounds"].split(",")] if match else []
+    relative = [float(p["number"]) / 100 for p in parts if p and p["unit"] == "%"]
+    absolute = [float(p["number"]) * _UNITS[p["unit"]] for p in parts if p and p["unit"] != "%"]
+    if match is None or not all(parts) or len(relative) > 1 or len(absolute) > 1:
+        raise ConfigError(
+            [
+                (
+                    f"--fail-if: {text!r} is not valid; expected 'TARGET > 5%', "
+                    "'TARGET > 20ms' or 'TARGET > 5%, 20ms', with TARGET step, a worker group, "
+                    "or a scope such as rollout/generate"
+                )
+            ]
+        )
+    return Condition(text.strip(), match["target"], sum(relative), sum(absolute))
+
+
+def compare(
+    before: Sequence[Summary], after: Sequence[Summary], conditions: Iterable[Condition] = ()
+) -> Diff:
+    """Compare runs; see `gpuprof._analysis.diff.diff`.
+
+    Raises:
+        ConfigError: a rank was killed, or a run has no step to compare.
+    """
+    runs = labelled(before, after)
+    without_steps = [_few(where, run) for where, run in runs if not run.steps.used]
+    _refuse("not comparable", [*_killed(runs), *without_steps])
+    return analysis.diff(before, after, conditions)
+
+
+def check_baseline(runs: Sequence[Summary]) -> None:
+    """Check that runs can be a baseline.
+
+    Raises:
+        ConfigError: there are too few steps, some runs lack ranks, or ranks were killed.
+    """
+    pairs = [(run.run, run) for run in runs]
+    missing = [f"{gap.run} has no ledger of {listed(gap.workers)}" for gap in missing_ranks(pairs)]
+    few = [_few(few.run, few.summary) for few in too_few(pairs)]
+    _refuse("no baseline", [*missing, *_killed(pairs), *few])
+
+
+def _refuse(what: str, problems: Sequence[str]) -> None:
+    if problems:
+        raise ConfigError([f"{what}: {problem}" for problem in problems])
+
+
+def _killed(runs: Iterable[tuple[str, Summary]]) -> list[str]:
+    return [f"{where}: {sentence}" for where, run in runs for sentence in run.ended_early]
+
+
+def _few(where: str, run: Summary) -> str:
+    if not run.steps.all:
+        return f"{where} has no steps; `gpuprof explain {run.run}` says how to mark them"
+    return (
+        f"{where} has {run.steps.used} of {run.steps.all} steps to compare, and {FEWEST} "
+        f"are needed: let the job take more{_left_out(run)}"
+    )
+
+
+def _left_out(run: Summary) -> str:
+    """How many steps are not used, and why, as the end of a sentence."""
+    reasons = (
+        (run.steps.warm_up, "warm-up"),
+        (run.steps.disturbed, "captured or slowed by a window"),
+        (run.steps.incomplete, "incomplete"),
+    )
+    words = ", ".join(f"{number} {reason}" for number, reason in reasons if number)
+    return f"; left out: {words}" if words else ""
 
 
 def as_json(diff: Diff) -> str:
@@ -48,7 +147,7 @@ def as_dict(diff: Diff) -> dict[str, Any]:
     return {
         "version": JSON_VERSION,
         "slower": diff.slower,
-        "unlike": _unlike(diff),
+        "unlike": unjudged(diff),
         "before": [_about(run) for run in diff.before],
         "after": [_about(run) for run in diff.after],
         "differences": _plain(differences(diff.before, diff.after)),
@@ -94,7 +193,7 @@ def text(diff: Diff, width: int | None = None, hint: str = "") -> str:
     Args:
         width: as for `_tables.table`, and so is `hint`.
     """
-    unlike = [f"{_UNJUDGED}: {sentence}" for sentence in _unlike(diff)]
+    unlike = [f"{_UNJUDGED}: {sentence}" for sentence in unjudged(diff)]
     different = differences(diff.before, diff.after)
     parts = [
         "\n".join([*_runs("A", diff.before), *_runs("B", diff.after)]),
@@ -128,12 +227,12 @@ def text(diff: Diff, width: int | None = None, hint: str = "") -> str:
 
 def markdown(diff: Diff) -> str:
     """The comparison in Markdown, for a comment on a pull request."""
-    sign = "❌" if diff.slower else "❔" if diff.missing else "✅"
+    sign = "❌" if diff.slower else "✅" if diff.judged else "❔"
     different = differences(diff.before, diff.after)
     parts = [
         f"### {sign} {verdict(diff)}",
         *map(_escaped, [*_limits(diff), *_slower_ranks(diff), *_promise(diff)]),
-        "\n".join(f"- {_UNJUDGED}: {_escaped(sentence)}" for sentence in _unlike(diff)),
+        "\n".join(f"- {_UNJUDGED}: {_escaped(sentence)}" for sentence in unjudged(diff)),
         "\n".join(f"- {_escaped(_check(check, math.inf))}" for check in diff.checks),
         _pipes(_SCOPES, _rows(diff.scopes[:_LISTED]), _NUMBERS) if diff.scopes else "",
         *(
@@ -168,7 +267,7 @@ def _runs(side: str, runs: Sequence[Summary], width: float | None = None) -> lis
     return [
         _wrapped(
             f"{side}: {run.run}: {run.steps.used} of {run.steps.all} steps, worth "
-            f"{run.seconds.effective:.0f} independent ones{left_out(run)}",
+            f"{run.seconds.effective:.0f} independent ones{_left_out(run)}",
             width,
         )
         for run in runs
@@ -202,7 +301,7 @@ def _limits(diff: Diff) -> list[str]:
     lines = []
     if math.isfinite(diff.step.finds):
         changes = f"a step that is {_slower(diff.step.finds)} slower"
-        if diff.finds_rank is not None:
+        if diff.finds_rank is not None and math.isfinite(diff.finds_rank):
             changes += f", and a rank that is {_slower(diff.finds_rank)} slower than the others"
         lines.append(f"These runs can show, nine times in ten: {changes}.")
     busy = [
@@ -241,9 +340,18 @@ def _loads(diff: Diff) -> list[str]:
     return [f"The machines' load differed: {' and '.join(each)}. Steps may differ for that alone."]
 
 
-def _unlike(diff: Diff) -> list[str]:
-    """A sentence for each run that lacks ranks of the other runs."""
-    return [f"{gap.run} has no ledger of {listed(gap.workers)}" for gap in diff.missing]
+def unjudged(diff: Diff) -> list[str]:
+    """Why no condition is judged; empty if they are."""
+    reasons = [
+        f"ranks differ: {gap.run} has no ledger of {listed(gap.workers)}" for gap in diff.missing
+    ]
+    reasons += [_few(few.run, few.summary) for few in diff.too_few]
+    if diff.targets:
+        reasons.append(
+            "a target of --fail-if is neither step nor a group or a scope of both runs; these are: "
+            f"{', '.join(diff.targets)}"
+        )
+    return reasons
 
 
 def _slower(ratio: float) -> str:

@@ -23,7 +23,7 @@ import yaml
 from markupsafe import Markup
 
 from gpuprof._analysis import reading
-from gpuprof._analysis.diff import DEFAULT, Condition, diff
+from gpuprof._analysis.diff import DEFAULT
 from gpuprof._analysis.explain import Explainer, Explanation
 from gpuprof._analysis.run import Run, Step
 from gpuprof._analysis.scopes import spreads
@@ -35,7 +35,16 @@ from gpuprof._artifacts.manifest import setup as setup_of
 from gpuprof._artifacts.receipt import count, counted, size_text
 from gpuprof._report import explain as explaining
 from gpuprof._report import gantt, samples
-from gpuprof._report.diff import as_dict, interval, percent, signed, verdict
+from gpuprof._report.diff import (
+    as_dict,
+    compare,
+    condition,
+    interval,
+    percent,
+    signed,
+    unjudged,
+    verdict,
+)
 from gpuprof._report.flames import flames
 from gpuprof._report.heat import HeatMap, heat_maps
 from gpuprof._report.ranges import DEVICE, Node, WindowRanges, files_of, read_ranges
@@ -733,7 +742,7 @@ def _config(about: runs.About | None) -> str:
 def _diff(directories: Sequence[str], warm_up: int | None) -> _Section:
     try:
         summaries = [summary_of(directory, warm_up) for directory in directories]
-        comparison = diff(summaries[:1], summaries[1:], [Condition.parse(DEFAULT)])
+        comparison = compare(summaries[:1], summaries[1:], [condition(DEFAULT)])
     except ConfigError as error:
         return {"why": "; ".join(error.problems)}
     data = as_dict(comparison)
@@ -741,7 +750,7 @@ def _diff(directories: Sequence[str], warm_up: int | None) -> _Section:
         **data,
         **{name: data[name][:_MOST_SCOPES] for name in ("scopes", "new", "gone")},
         "left": max(0, len(comparison.scopes) - _MOST_SCOPES),
-        "said": verdict(comparison),
+        "said": ". No condition is judged: ".join([verdict(comparison), *unjudged(comparison)]),
         "costs": [scope.change.seconds for scope in comparison.scopes[:_MOST_SCOPES]],
         "intervals": [interval(scope.change) for scope in comparison.scopes[:_MOST_SCOPES]],
     }
