@@ -129,7 +129,7 @@ def test_extras_of_gpuprof(archives: Path) -> None:
     """METADATA writes the extras in their normalized form."""
     actual = metadata(archives, "gpuprof").get_all("Provides-Extra", [])
     frameworks = ["frameworks", "nemo-rl", "rlinf", "sample-factory", "torch", "verl"]
-    others = ["all", "backends", "html", "nsight", "ray", "rocprof-sys", "timeline"]
+    others = ["all", "backends", "device", "html", "nsight", "ray", "rocprof-sys", "timeline"]
     assert sorted([*others, *frameworks]) == sorted(actual)
 
 
