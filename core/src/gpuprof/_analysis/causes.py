@@ -242,7 +242,7 @@ class Suspect:
             save nearly as much. They are tried in turn.
         doubtful: whether the record leaves room for another cause.
         clocks: how the time of whole processes would pass without the cause.
-        most: the share of the run that it can cost at most, if something else tells that.
+        saves: the share of the run that it costs, if something tells that better than the path.
     """
 
     finding: Finding
@@ -252,7 +252,7 @@ class Suspect:
     parts: Sequence[Callable[[Activity], bool]] = ()
     doubtful: bool = False
     clocks: Clocks = attrs.field(factory=dict)
-    most: float = 1.0
+    saves: float | None = None
 
 
 @attrs.frozen
@@ -322,7 +322,9 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) ->
         grade: Grade = "named" if cause.grade == "named" else "hint"
         return attrs.evolve(suspect.finding, grade=grade)
     factors = cause.instead(record, suspect)
-    saves = min(suspect.most, record.saves(factors, suspect.within, suspect.clocks))
+    saves = suspect.saves
+    if saves is None:
+        saves = record.saves(factors, suspect.within, suspect.clocks)
     for part in suspect.parts:
         activities = [activity for activity in suspect.activities if part(activity)]
         if 0 < len(activities) < len(suspect.activities):

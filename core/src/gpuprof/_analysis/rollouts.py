@@ -2,8 +2,9 @@
 
 A worker holds several samples at once. It ends its round with the last of them, or begins another
 sample whenever one ends. Each cause asks how time would pass in the workers if some phases of
-samples were shorter, and the critical path tells what that is worth. So samples in flight that
-nobody waits for cost nothing, however long they take.
+samples were shorter. Where workers work in rounds, the critical path tells what that is worth.
+Beside training, the samples tell: a batch waits until as many have come as it needs. So samples in
+flight that nobody waits for cost nothing, however long they take.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from gpuprof._analysis.causes import (
     Name,
     Record,
     Suspect,
-    half,
     nothing,
 )
 from gpuprof._analysis.path import Clocks
@@ -32,10 +32,14 @@ from gpuprof._analysis.stays import OfSamples, Stays, noted
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_TAIL = 0.03
-"""Share of the samples that are the tail."""
+_TAILS = (0.05, 0.03, 0.01)
+"""Shares of the samples that may be the tail."""
+_NEARLY_ALL = 0.7
+"""Share of what the largest tail costs that a smaller one must cost to be the tail."""
 _LEAST_SAMPLES = 8
 """Samples that a step needs to have a tail."""
+_BY_TOKENS = 0.9
+"""Correlation of workers' times with what their tokens take from which tokens are the reason."""
 _LEAST_STEPS = 3
 _ROUNDS = 0.5
 """Rounds per step from which workers work in rounds."""
@@ -63,27 +67,41 @@ def tail(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     sizes = stays.tokens if in_tokens else stays.lengths / 1e9
     order = np.argsort(sizes)
     so_far = np.cumsum(stays.weight[order])
-    longest = sizes[order][np.searchsorted(so_far, (1 - _TAIL) * so_far[-1])]
-    limit = float(f"{longest:.1e}")  # two digits, as people would set it
-    shorter = stays.until(limit) if in_tokens else np.minimum(stays.lengths, 1e9 * limit)
-    held, waiting = _last_samples(record, stays)
+    tails = []
+    for part in _TAILS:
+        longest = sizes[order][np.searchsorted(so_far, (1 - part) * so_far[-1])]
+        limit = float(f"{longest:.1e}")  # two digits, as people would set it
+        shorter = stays.until(limit) if in_tokens else np.minimum(stays.lengths, 1e9 * limit)
+        clocks = stays.clocks(shorter)
+        tails.append((record.saves(lambda _: {}, clocks=clocks), part, limit, clocks))
+    most = max(saves for saves, _part, _limit, _clocks in tails)
+    if most <= 0:
+        return
+    # the fewest samples that cost nearly as much
+    part, limit, clocks = min(
+        (tail[1:] for tail in tails if tail[0] >= _NEARLY_ALL * most), key=lambda tail: tail[0]
+    )
+    held, waiting = _last_samples(record, stays, part)
     yield _suspect(
         record,
         "tail",
-        stays.clocks(shorter),
+        clocks,
         held,
         OfSamples(
             limit=limit,
             unit="tokens" if in_tokens else "seconds",
-            part=_TAIL,
+            part=part,
             held=held / record.loop,
             waiting=waiting,
         ),
     )
 
 
-def _last_samples(record: Record, stays: Stays) -> tuple[float, tuple[str, float]]:
+def _last_samples(record: Record, stays: Stays, part: float) -> tuple[float, tuple[str, float]]:
     """For how many nanoseconds the last samples of steps held the workers, and what they waited in.
+
+    Args:
+        part: the share of a step's samples that are the last ones.
 
     Returns:
         The second is a phase other than generating, and its share of the last samples' time.
@@ -94,7 +112,7 @@ def _last_samples(record: Record, stays: Stays) -> tuple[float, tuple[str, float
     for step in record.usual:
         mine = np.flatnonzero(stays.step == step)
         mine = mine[np.argsort(stays.end[mine], kind="stable")]
-        count = max(1, round(_TAIL * len(mine)))
+        count = max(1, round(part * len(mine)))
         if len(mine) > count:
             begin, end = stays.end[mine[-count - 1]], stays.end[mine[-1]]
             held += float(end - begin)
@@ -143,27 +161,30 @@ def uneven(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     for group, processes in run.groups.items() if in_rounds else ():
         numbers = [process.number for process in processes if process.number in stays.workers]
         mine = np.isin(stays.process, numbers) & (stays.tokens > 0)
-        totals, periods, less = [], [], []
+        totals, periods, times = [], [], []
         for step in record.usual:
             of_step = np.flatnonzero(mine & (stays.step == step))
             if len(numbers) > 1 and len(np.unique(stays.process[of_step])) == len(numbers):
                 parts = [of_step[stays.process[of_step] == number] for number in numbers]
                 totals.append([stays.tokens[part].sum() for part in parts])
                 periods.append([(stays.start[part].min(), stays.end[part].max()) for part in parts])
-                less.append(_dealt(stays, parts))
+                times.append(_dealt(stays, parts))
         if len(totals) < _LEAST_STEPS:
             continue
         tokens = np.array(totals)
         most = float(np.median(tokens.max(axis=1) / tokens.mean(axis=1)))
         if most >= _UNEVEN:
-            gains, times = np.array(less), np.array(periods, float)
+            edges, took = np.array(periods, float), np.array(times)
+            usual = took[:, 0]
+            gains = usual - took[:, 1]
+            by_tokens = np.corrcoef(usual.ravel(), np.diff(edges).ravel())[0, 1]
             clocks = {
-                number: _gaining(times[:, column], gains[:, column])
+                number: _gaining(edges[:, column], gains[:, column])
                 for column, number in enumerate(numbers)
             }
             always = tokens.sum(axis=0) / tokens.sum(axis=0).mean()
             heavy = [numbers[at] for at in np.argsort(-always) if always[at] >= _UNEVEN]
-            yield _suspect(
+            suspect = _suspect(
                 record,
                 "uneven tokens",
                 clocks,
@@ -172,33 +193,34 @@ def uneven(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
                 group,
                 heavy,
             )
+            yield attrs.evolve(suspect, doubtful=bool(by_tokens < _BY_TOKENS))
 
 
-def _dealt(stays: Stays, hands: Sequence[Integers]) -> Floats:
-    """The nanoseconds that each worker would gain if the samples of a step were dealt out evenly.
+def _dealt(stays: Stays, hands: Sequence[Integers]) -> tuple[Floats, Floats]:
+    """How long workers take by their tokens, and would if samples were dealt out evenly.
 
-    That is the longest first, each to the worker with the fewest tokens so far.
+    That is the longest first, each to the worker with the fewest tokens so far. Who had most has
+    most again.
 
     Args:
-        hands: the stays of each worker.
+        hands: the stays of each worker in a step.
     """
     alone, each = stays.of_a_token
-    took = [alone * stays.tokens[hand].max() + each * stays.tokens[hand].sum() for hand in hands]
+    # a worker takes as long as its longest sample, and longer by all its tokens
+    usual = np.array(
+        [alone * stays.tokens[hand].max() + each * stays.tokens[hand].sum() for hand in hands]
+    )
     most = -(-sum(map(len, hands)) // len(hands))
-    heap = [(0.0, 0, 0.0) for _ in hands]
-    even = []
+    heap = [(0.0, 0, number) for number in range(len(hands))]
+    even = np.zeros(len(hands))
     for tokens in sorted(np.concatenate([stays.tokens[hand] for hand in hands]), reverse=True):
-        total, count, longest = heappop(heap)
-        total, count, longest = total + tokens, count + 1, longest or tokens
-        if count < most:
-            heappush(heap, (total, count, longest))
-        else:
-            even.append(alone * longest + each * total)
-    even += [alone * longest + each * total for total, _, longest in heap]
-    by_time = np.argsort(took)
-    gains = np.zeros(len(hands))
-    gains[by_time] = np.array(took)[by_time] - np.sort(even)
-    return gains
+        total, count, number = heappop(heap)
+        even[number] += (0.0 if count else alone * tokens) + each * tokens
+        if count + 1 < most:
+            heappush(heap, (total + tokens, count + 1, number))
+    in_order = np.zeros(len(hands))
+    in_order[np.argsort(usual)] = np.sort(even)
+    return usual, in_order
 
 
 def _gaining(periods: Floats, gains: Floats) -> tuple[Floats, Floats]:
@@ -283,10 +305,7 @@ def full_buffer(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     if not buffered.any() or not _is_beside(record) or stays.thinned:
         return
     idle = 1 - float(np.mean([stays.filled(number) for number in stays.workers]))
-    plans = (record.graph.plan(window).stretches for window in record.windows)
-    # else the record does not have what the trainer waits for
-    known = any(stretch.process in stays.workers for plan in plans for stretch in plan)
-    if idle >= _IDLE and known:
+    if idle >= _IDLE:
         group = _trainers(record)
         numbers = [process.number for process in run.groups[group]]
         clocks = {number: stays.if_filled(number) for number in stays.workers}
@@ -304,14 +323,7 @@ def full_buffer(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
             group,
             numbers,
         )
-        activities = [
-            (number, place)
-            for number in numbers
-            for place in np.unique(run.processes[number].places[1:]).tolist()
-            if not run.waiting_places[place]
-        ]
-        most = record.stays.trained(*_loop(record)) / 2
-        yield attrs.evolve(suspect, activities=activities, most=most)
+        yield attrs.evolve(suspect, saves=stays.saves(clocks, training=0.5))
 
 
 def starved(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
@@ -322,14 +334,17 @@ def starved(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
     stays = record.stays
     if _is_beside(record):
         clocks = stays.clocks(np.zeros(len(stays)))
-        suspect = _suspect(record, "starved trainer", clocks, 0.0, OfSamples(), _trainers(record))
-        cost = suspect.most * record.loop
-        finding = attrs.evolve(
-            suspect.finding, share=suspect.most, seconds=cost / 1e9 / len(record.usual)
-        )
+        saves = stays.saves(clocks)
         known = max((finding.saves or 0.0 for finding in findings), default=0.0)
-        if known < _EXPLAINED * suspect.most:
-            yield attrs.evolve(suspect, finding=finding)
+        if known < _EXPLAINED * saves:
+            yield _suspect(
+                record,
+                "starved trainer",
+                clocks,
+                saves * record.loop,
+                OfSamples(),
+                _trainers(record),
+            )
 
 
 def _trainers(record: Record) -> str:
@@ -370,14 +385,9 @@ def _suspect(
         of=steps,
         samples=about,
     )
-    most = record.stays.starved(*_loop(record)) if _is_beside(record) else 1.0
-    return Suspect(finding=finding, clocks=clocks, most=most)
-
-
-def _loop(record: Record) -> tuple[int, int]:
-    """The beginning of the first step that counts, and the end of the last one."""
-    steps = record.run.steps
-    return steps[record.usual[0]].start, steps[record.usual[-1]].end
+    # beside training, samples tell better than the path which of them the trainer waited for
+    saves = record.stays.saves(clocks) if _is_beside(record) else None
+    return Suspect(finding=finding, clocks=clocks, saves=saves)
 
 
 FIRST: Sequence[Cause] = (
@@ -386,7 +396,7 @@ FIRST: Sequence[Cause] = (
     Cause(uneven, nothing, 0.03, "large"),
     Cause(lost, nothing, 0.03, "large"),
     Cause(old, None, 0.0, "hint"),
-    Cause(full_buffer, half, 0.05, "large"),
+    Cause(full_buffer, nothing, 0.05, "large"),
 )
 """Causes to look for before all others: who is slow, or has more to do, may follow from them."""
 LAST: Sequence[Cause] = (Cause(starved, nothing, 0.05, "large"),)

@@ -145,48 +145,63 @@ class Stays:
         return rounds / max(1, len(self.workers))
 
     def filled(self, process: int) -> float:
-        """The mean share of a worker's slots in use, if it has as many as ever were in use."""
-        mine = self.workers[process]
+        """The mean share of a worker's slots in use, if it has as many as ever were in use.
+
+        While batches are trained: before the first one, samples may have waited for it.
+        """
+        mine, ends = self.workers[process], self._batches[1]
         times = np.concatenate([self.start[mine], self.end[mine]])
         change = np.repeat([1, -1], len(mine))
         order = np.lexsort((change, times))
-        used, lasted = np.cumsum(change[order])[:-1], np.diff(times[order])
-        return float((used * lasted).sum() / max(1, used.max(initial=1) * lasted.sum()))
+        used = np.cumsum(change[order])[:-1]
+        lasted = np.diff(times[order].clip(ends[0], ends[-1]))
+        return float((used * lasted).sum() / max(1, used.max(initial=1) * (ends[-1] - ends[0])))
 
     # Beside training
 
     @functools.cached_property
-    def batches(self) -> tuple[Integers, Integers, Integers]:
-        """When each batch begins and ends to be trained, and when the last of its samples came."""
+    def _batches(self) -> tuple[Integers, Integers, Integers, Integers]:
+        """When each batch begins and ends to be trained, and its size; and the samples of all."""
         samples = self.samples
         rows = np.flatnonzero(samples.of(TRAINED) & samples.ended)
         rows = rows[np.argsort(samples.start[rows], kind="stable")]
-        if not len(rows):
-            return rows, rows, rows
-        start, end = samples.start[rows], samples.end[rows]
+        start, end, sample = samples.start[rows], samples.end[rows], samples.sample[rows]
         first = np.flatnonzero(np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1]))
-        came = np.zeros(len(samples.ids), np.int64)
-        np.maximum.at(came, self.sample, self.end)
-        return (
-            start[first],
-            np.maximum.reduceat(end, first),
-            np.maximum.reduceat(came[samples.sample[rows]], first),
-        )
+        # several ranks may train a sample
+        new = np.zeros(len(rows), np.int64)
+        new[np.unique(sample, return_index=True)[1]] = 1
+        ends, sizes = np.maximum.reduceat(end, first), np.add.reduceat(new, first)
+        return start[first], ends, sizes, sample[new > 0]
 
-    def starved(self, begin: int, end: int) -> float:
-        """For which share of some time the trainer had nothing to train, as samples came too late.
+    def saves(self, clocks: Clocks, training: float = 1.0) -> float:
+        """The share of the time from the first batch to the last that other clocks would save.
 
-        That is the most that any change of the rollouts can save.
+        A batch is trained when the one before it is over and as many samples have come as it needs,
+        whichever they are.
+
+        Args:
+            clocks: how time would pass for those who generate.
+            training: by what to multiply the time that training takes.
         """
-        starts, ends, came = self.batches
-        waited = np.minimum(came, starts)[1:] - ends[:-1]
-        inside = (starts[1:] > begin) & (starts[1:] <= end)
-        return float(waited[inside].clip(0).sum() / max(1, end - begin))
-
-    def trained(self, begin: int, end: int) -> float:
-        """For which share of some time the trainer trains."""
-        starts, ends, _ = self.batches
-        return float((ends.clip(begin, end) - starts.clip(begin, end)).sum() / max(1, end - begin))
+        starts, ends, sizes, trained = self._batches
+        begin = float(ends[0])
+        times: list[Floats] = []
+        other_times: list[Floats] = []
+        for process, mine in self.workers.items():
+            over = self.end[mine[np.isin(self.sample[mine], trained)]].astype(float)
+            before, after = clocks.get(process, (over[:1], over[:1]))
+            gained = np.interp([*over, begin], before, before - after)
+            times.append(over)
+            other_times.append(over - np.where(over > begin, gained[:-1] - gained[-1], 0.0))
+        came, instead = np.sort(np.concatenate(times)), np.sort(np.concatenate(other_times))
+        last = np.minimum(np.cumsum(sizes), len(came)) - 1
+        end = begin
+        for batch in range(1, len(starts)):
+            ready = max(float(ends[batch - 1]), came[last[batch]])
+            lag = max(0.0, float(starts[batch]) - ready)
+            took = float(ends[batch] - starts[batch])
+            end = max(end, instead[last[batch]]) + lag + training * took
+        return 1 - (end - begin) / max(1.0, float(ends[-1]) - begin)
 
     # What if
 
