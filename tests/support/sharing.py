@@ -16,6 +16,7 @@ LONG = frozenset(
         "integration/test_gates",
         "integration/test_launched_ends",
         "integration/test_launchers",
+        "integration/test_nothing_moves",
         "integration/test_processes",
         "integration/test_windows",
         "nsight/test_conformance",

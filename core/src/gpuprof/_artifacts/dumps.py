@@ -451,10 +451,13 @@ def _last_seen(process: Process) -> dict[str, Any]:
         return {}
     try:
         wrote = process.path.stat().st_mtime  # it rewrites its file even if nothing ends
+    except OSError:
+        return {}
+    try:
         record = ledger.read(process.path.with_suffix(ledger.SUFFIX))
         samples = stacks.read(record)
-    except (OSError, OutputError, ImportError):
-        return {}
+    except (OutputError, ImportError):
+        return {"time": wrote}
     scope = None
     if len(record.open):
         number, start = max(record.open.tolist(), key=lambda call: record.places[call[0]].depth)[:2]

@@ -541,7 +541,7 @@ class Profiler:
                         self._windows.flush(last=True)
                     if self._answerer is not None:
                         self._answerer.forward = None
-                        del dump.states["workers"]
+                        dump.states.pop("workers", None)
                     self._windows.end()
         except Exception as error:
             fault = error  # with `on_error: raise`; raised after the rest is done
