@@ -69,6 +69,7 @@ _SETS_UMASK = (
     "import os, runpy, sys; os.umask(0); sys.argv = sys.argv[1:]; "
     "runpy.run_path(sys.argv[0], run_name='__main__')"
 )
+_OF_TWO_THREADS = [f"kit/{kind}-{step}" for kind in ("outer", "thread") for step in (1, 3)]
 _EXPECTED = "    @hookimpl\n    def expected_files"
 _MOVE = (
     'final = move(raw, worker.final_stem(window), ".txt")\n        return [final] if final '
@@ -504,6 +505,31 @@ MUTANTS = (
         "    @hookimpl\n    def read_ranges(self, path):\n        with open(path) as file:\n"
         f"            return json.load(file)\n\n{_EXPECTED}",
         "which the backend did not write",
+    ),
+    *(
+        Mutant(
+            "spans_are_where_and_when_they_were",
+            _EXPECTED,
+            _hook(
+                "read_spans(self, path):\n        import os\n"
+                "        from gpuprof.backend import RecordedTrack\n"
+                f"        now = os.stat(path).st_mtime_ns\n        return [{tracks}]"
+            ),
+            message,
+        )
+        for tracks, message in (
+            ('RecordedTrack("ranges", [("kit/a", now, now - 1)])', "ends 1 ns before it starts"),
+            ('RecordedTrack("ranges", [("kit/a", now // 1000, now)])', "since the epoch"),
+            (
+                'RecordedTrack("ranges", [("kit/a", now - 3600 * 10**9, now)])',
+                "the file was written at",
+            ),
+            ('RecordedTrack("nvtx", [("kit/a", now, now)])', "a track of the kind 'nvtx'"),
+            (
+                f'RecordedTrack("ranges", [(name, now, now) for name in {_OF_TWO_THREADS}])',
+                "of different threads, are on one",
+            ),
+        )
     ),
     Mutant(
         "the_preflight_takes_the_example",

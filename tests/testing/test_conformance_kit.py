@@ -7,6 +7,7 @@ import inspect
 import json
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from gpuprof._session.capture import Capture
 from gpuprof._session.windows import Windows
 from gpuprof.backend import boundary, loading
 from gpuprof_testing import BackendConformance, _windows, _worker
+from gpuprof_testing._limit import limited
 from support import journal
 from support.mutants import BROKEN_PARTS, MUTANTS, Mutant
 
@@ -336,6 +338,17 @@ def test_a_kit_that_is_filled_in_wrongly(
     """It is refused when the class is made, before any check runs."""
     with pytest.raises(TypeError, match=message):
         kit(install, **attributes)
+
+
+def test_a_check_that_hangs_fails_with_the_line_that_waits() -> None:
+    """No hook, and no program that one waits for, holds up the kit for ever."""
+    with (
+        pytest.raises(
+            pytest.fail.Exception, match=r"not ended within 0.3 s: it waits in wait \(.*threading"
+        ),
+        limited(0.3),
+    ):
+        threading.Event().wait()
 
 
 def test_quick_checks_come_first() -> None:

@@ -17,6 +17,8 @@ from gpuprof.backend.types import Command, RangeTimes, Tool, Window, Worker
 from gpuprof.errors import PluginError
 from gpuprof_timing import set_range_opener
 
+from gpuprof_testing._limit import limited
+
 WINDOWS = (Window(1, 1, 2), Window(2, 3, 4))
 LIFETIME = (Window(1, None, None),)
 COMMAND = Command(("{interpreter}",), ("worker.py", "an argument"))
@@ -69,7 +71,8 @@ class Case:
         reason = self.skip.get(request.node.originalname.removeprefix("test_"))
         if reason is not None:
             pytest.skip(reason)
-        yield
+        with limited():
+            yield
         set_range_opener(None)
 
     def read_labels(self, file: Path) -> Mapping[str, int] | None:

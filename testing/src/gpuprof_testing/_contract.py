@@ -137,18 +137,24 @@ class ContractChecks(Case):
     def test_importing_it_imports_neither_ray_nor_torch(self) -> None:
         """The launcher imports the backend on machines without Ray or torch."""
         module = self.backend.__module__
-        code = f"import sys, {module}; print(*(name for name in {HEAVY!r} if name in sys.modules))"
+        code = (
+            f"import sys, {module}; print(); print(*(name for name in {HEAVY!r} if name in "
+            "sys.modules))"
+        )
         process = self._in_python("-c", code)
         if process.returncode:
             fail(
                 f"{module} cannot be imported by itself: {process.stderr.strip().splitlines()[-1]}",
                 "fix the import",
             )
-        if process.stdout.strip():
+        printed, _, imports = process.stdout.rstrip("\n").rpartition("\n")
+        if printed.strip():
             fail(
-                f"importing {module} imports {process.stdout.strip()}",
-                "import it in the function that needs it",
+                f"importing {module} prints {printed.strip()[:200]!r}",
+                "print nothing: each process of a job imports it",
             )
+        if imports:
+            fail(f"importing {module} imports {imports}", "import it in the function that needs it")
 
     def test_the_launcher_imports_little(self) -> None:
         """Planning, and looking for the tool, load few libraries into the launcher."""

@@ -91,21 +91,27 @@ class HookChecks(Case):
         read: set[str] = set()
         hooks = loading.manager(self.backend(_watched(self._options(), read)))
         capture = ("start_capture", "open_range", "stop_capture")
+        raised = ""
         for hook in [
             *(hook_name for hook_name in hookspecs.__all__ if hook_name not in capture),
             *capture,
         ]:
-            with suppress(Exception), self._arguments(hook, tmp_path) as arguments:
-                result = self._ask_plainly(hook, hooks, **arguments)
-                if hook == "open_range" and result is not None:
-                    with result:
-                        pass
+            try:
+                with self._arguments(hook, tmp_path) as arguments:
+                    result = self._ask_plainly(hook, hooks, **arguments)
+                    if hook == "open_range" and result is not None:
+                        with result:
+                            pass
+            except Exception as error:
+                raised = raised or f", as {hook} raised {type(error).__name__}: {error}"
         names = [field.name for field in attrs.fields(self.backend.Options)]
         names_left = [name for name in names if name not in read]
         if names_left:
             fail(
-                f"no hook reads the option {names_left[0]}",
-                "use it, or remove it; to check its value is no use",
+                f"no hook reads the option {names_left[0]}{raised}",
+                "mend that, then try again"
+                if raised
+                else "use it, or remove it; to check its value is no use",
             )
 
     def test_each_instance_has_its_own_options(self, tmp_path: Path) -> None:

@@ -321,7 +321,11 @@ class WindowChecks(Case):
         usual = self._alone(directory)
         hooks = self._hooks()
         before = _surroundings.state()
-        arguments = {"worker": self._worker(directory / "gone"), "window": WINDOWS[0]}
+        arguments = {
+            "worker": self._worker(directory / "gone"),
+            "window": WINDOWS[0],
+            "tool": self._tool_of_worker(),
+        }
         for hook in ("start_capture", "stop_capture"):
             with suppress(Exception):
                 getattr(hooks.hook, hook)(**arguments)
@@ -336,12 +340,12 @@ class WindowChecks(Case):
         except Exception as error:
             fail(
                 f"the window after one that could not be written raised {error!r}",
-                "stop_capture must undo a start that raised halfway",
+                "let the next window open: stop_capture resets what a start that raised has left",
             )
         if usual and not paths:
             fail(
                 "the window after one that could not be written leaves no file",
-                "stop_capture must undo a start that raised halfway",
+                "let the next window open: stop_capture resets what a start that raised has left",
             )
 
     def test_instances_share_nothing(self, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -43,7 +44,7 @@ from gpuprof._shim.processes import process_start
 from gpuprof._shim.row import KEEP_EXIT_CODE, VARIABLE, encode
 from gpuprof.backend import contract
 from gpuprof.backend.boundary import Hooks
-from gpuprof.backend.types import Collected, RangeTimes, Tool, Window, Worker
+from gpuprof.backend.types import Collected, RangeTimes, RecordedTrack, Tool, Window, Worker
 from gpuprof.errors import ConfigError, ToolError
 
 from gpuprof_testing import _program, _surroundings
@@ -54,6 +55,8 @@ FLAGS = ("-X", "dev", "-O")
 AWKWARD = 'it\'s a "$HOME" \N{SNOWMAN} 100%'
 BEHIND_THE_SHIM = (sys.executable, "-S", "-E", PROGRAM)
 DEADLINE = 180.0
+_BEFORE, _AFTER = int(1800e9), int(60e9)
+"""Nanoseconds that a span may start before and after its file is written: not a time zone's."""
 START_UP, BEFORE = 15.0, 2.0
 """Seconds that a tool may add to a program: in all, and before the program begins.
 
@@ -942,6 +945,28 @@ class WorkerChecks(Case):
                     "read the file at the whole path, every time",
                 )
 
+    def test_spans_are_where_and_when_they_were(self, shared: Path) -> None:
+        """`read_spans` has each range on its thread's track, in nanoseconds since the epoch."""
+        self._need("read_spans")
+        hooks = self._hooks()
+        for row in self._story(shared).rows["Kit-0"]:
+            file = str(row.file)
+            tracks = self._ask("read_spans", hooks, path=file) or []
+            _expect_spans(tracks, int(row.window.rpartition("-")[2]), file)
+            if not self._implements("read_ranges"):
+                continue
+            counts = Counter(
+                name for track in tracks if track.kind == "ranges" for name, _, _ in track.spans
+            )
+            labels = self.read_labels(Path(file)) or {}
+            for name in sorted({*counts, *labels}):
+                if counts[name] != labels.get(name, 0):
+                    fail(
+                        f"{file}: {name} occurs {counts[name]} times in read_spans, and "
+                        f"{labels.get(name, 0)} times in read_ranges",
+                        "return every range of the file from both, or leave read_ranges out",
+                    )
+
     def test_a_whole_life_is_captured(self, tmp_path: Path) -> None:
         """`gpuprof run` without steps leaves the file of a script that never uses gpuprof."""
         if not self._acts():
@@ -1780,6 +1805,34 @@ def _expect_times(times: list[RangeTimes], step: int, file: str) -> None:
     labels = [(ranges.name, ranges.parents) for ranges in times]
     if len(set(labels)) != len(labels):
         fail(f"{file}: a name occurs twice at one place", "return one RangeTimes for each place")
+
+
+def _expect_spans(tracks: list[RecordedTrack], step: int, file: str) -> None:
+    """Fail unless spans are what the kit's worker did, when and in which thread it did it."""
+    written = os.stat(file).st_mtime_ns
+    threads: dict[str, set[tuple[int, int, str]]] = {}
+    for track in tracks:
+        for name, start, end in track.spans:
+            if end < start:
+                fail(f"{file}: {name} ends {start - end} ns before it starts", "return both times")
+            if not written - _BEFORE < start < written + _AFTER:
+                fail(
+                    f"{file}: {name} starts at {start}, and the file was written at {written}",
+                    "return nanoseconds since the epoch, by the node's wall clock",
+                )
+            if name.startswith("kit/") and track.kind != "ranges":
+                fail(
+                    f"{file}: {name}, a range, is on a track of the kind {track.kind!r}",
+                    "call the tracks of gpuprof's ranges: ranges",
+                )
+            threads.setdefault(name, set()).add((track.process, track.thread, track.name))
+    outer, other = (threads.get(f"kit/{kind}-{step}", set()) for kind in ("outer", "thread"))
+    if outer & other:
+        fail(
+            f"{file}: kit/outer-{step} and kit/thread-{step}, of different threads, are on one "
+            "track",
+            "return a RecordedTrack for each thread",
+        )
 
 
 def _durations(times: list[RangeTimes], name: str) -> list[int]:
