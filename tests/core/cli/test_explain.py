@@ -65,10 +65,27 @@ def test_a_step_can_be_chosen(slow_rank: Path) -> None:
 )
 def test_a_run_that_has_not_ended_says_so(lives: bool, says: str, tmp_path: Path) -> None:
     """As its driver tells, which lives or is gone."""
-    made = Job(None, seed=1, steps=12).write(tmp_path / "run")
+    made = unfinished(tmp_path / "run", ended=False)
     driver = {**this_process(), "start": this_process()["start"] if lives else "0"}
     (made / "run.json").write_text(json.dumps(run_file("run", driver=driver)))
     assert says in " ".join(run(made).output.split())
+
+
+def test_ranks_that_have_ended_need_no_manifest(tmp_path: Path) -> None:
+    """Under torchrun nobody writes one."""
+    made = unfinished(tmp_path / "run", ended=True)
+    (made / "run.json").write_text(json.dumps(run_file("run")))
+    assert "ended" == json.loads(run(made, "--json").output)["state"]
+
+
+def unfinished(directory: Path, ended: bool) -> Path:
+    """A run of a rank without a manifest, whose ledger has an end or not."""
+    worker = SimulatedLedger("A-0")
+    for step in range(12):
+        worker.span("work", step * SECOND, step * SECOND + SECOND // 2)
+        worker.step(step, step * SECOND, (step + 1) * SECOND)
+    worker.write(directory, ended=ended)
+    return directory
 
 
 def test_a_damaged_ledger_is_named(slow_rank: Path, tmp_path: Path) -> None:

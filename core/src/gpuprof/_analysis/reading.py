@@ -106,6 +106,8 @@ def of_ledgers(
     run.launched = bool(about and about.beginning and about.beginning["driver"] is None)
     run.step_at = str(about.config.get("step_at") or "") if about else ""
     run.state = about.state if about else "ended"
+    if run.state != "running" and all(ledger.ended for ledger in ledgers):
+        run.state = "ended"  # nobody writes a manifest for ranks without a driver
     ends = about.ended_early if about else None
     over = about is not None and about.goes_on() is False
     run.ended_early = _silent(run, over) if ends is None else ends
