@@ -145,6 +145,14 @@ def test_copies_that_were_made_together_can_be_compared(
     assert "planted" not in page.read_text()
 
 
+def test_the_environment_in_a_configuration_is_left_out(tmp_path: Path) -> None:
+    """Its names and its values are the user's."""
+    config = {"backend": "nsight", "nsight": {"env": {"torch": "planted"}}, "planted": 1}
+    run = page_run.write(tmp_path / "run", steps=4, config=config)
+    (copy,) = export(tmp_path / "shared", run)
+    assert "planted" not in (copy / "run.json").read_text()
+
+
 def test_an_unknown_text_is_hashed() -> None:
     """What is not known to be harmless stays hidden, and equal texts stay equal."""
     names = Names()

@@ -42,7 +42,7 @@ def command(names: tuple[str, ...], output_dir: str, anonymous: bool, output: st
     """
     from gpuprof._report.anonymous import export
 
-    runs = [settings.find_run(name, output_dir) for name in names or ("latest",)]
+    runs = [settings.find_run(name, output_dir) for name in dict.fromkeys(names or ("latest",))]
     copies, problems = export(runs, Path(output))
     for copy in copies:
         click.echo(f"{copy}: look at it before you share it: gpuprof explain {copy}")

@@ -78,8 +78,8 @@ _HARMLESS = frozenset(
 )  # fmt: skip
 """Keys whose texts are numbers, versions, or words of gpuprof's own."""
 _EMPTY: dict[str, Any] = {
-    "command": [], "extras": [], "file": None, "files": None, "notes": [], "overhead": "",
-    "planned": "", "reason": "",
+    "command": [], "env": {}, "extras": [], "file": None, "files": None, "notes": [],
+    "overhead": "", "planned": "", "reason": "",
 }  # fmt: skip
 """Keys whose values are left out: free text, and what belongs to files that are not copied."""
 _FREE = frozenset({"error", "faults", "unwrapped"})
