@@ -156,6 +156,21 @@ def test_a_leak_under_a_collector_that_runs_now_and_then_is_found(tmp_path: Path
     assert pytest.approx(3 * MB, rel=0.1) == finding.facts.usage.growth
 
 
+def test_a_rank_that_marks_every_other_step_leaks_by_step(tmp_path: Path) -> None:
+    """The steps that it lacks are those of the others, and go by all the same."""
+    ledgers = [SimulatedLedger("Rank-0"), SimulatedLedger("Rank-1")]
+    for step in range(200):
+        for rank, ledger in enumerate(ledgers):
+            if not (rank and step % 2):
+                ledger.step(step, 100 * step * MS, (100 * step + 100) * MS)
+                ledger.span("load", 100 * step * MS, (100 * step + 99) * MS)
+    for step in range(0, 201, 10):
+        ledgers[1].main.append((100 * step * MS, 100 * step * MS, 0))
+        ledgers[1].usage.append({"time": 100 * step * MS, "resident": (400 + 5 * step) * MB})
+    (used,) = as_dict(explain(reading.read(write_run(tmp_path / "run", ledgers))))["processes"]
+    assert pytest.approx(5 * MB, rel=0.02) == used["growth"]
+
+
 def test_a_file_in_memory_is_no_leak(tmp_path: Path) -> None:
     """A dataset that is mapped grows in memory as it is read, and the kernel takes it back."""
     assert [] == remembers(tmp_path, lambda _: 0, files=lambda step: 5 * step).findings

@@ -744,28 +744,18 @@ def starved(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     Where all wait, the machine is too busy, and nobody is the cause.
     """
     for number, usage in record.usage.items():
-        peers = [
-            other.lacks
+        others = [
+            other
             for position, other in record.usage.items()
-            if position != number
-            and other.node == usage.node
-            and other.ran + other.waited >= _LEAST_RUNNING
+            if position != number and other.node == usage.node
         ]
+        peers = [other.lacks for other in others if other.ran + other.waited >= _LEAST_RUNNING]
         expected = float(np.median(peers)) if peers else usage.share_lacking
         gets_less = 1 - usage.lacks <= _LESS * (1 - expected)
         if usage.waited >= STARVED and gets_less and usage.lacks >= expected + _MORE:
-            waited_by = [
-                record.usage[position].waited
-                for position in record.usage
-                if position != number and record.usage[position].node == usage.node
-            ]
-            yield _stopped(
-                record,
-                "processor",
-                number,
-                usage.waited,
-                Facts(usage=usage, peers=float(np.median(waited_by)) if waited_by else None),
-            )
+            theirs = float(np.median([other.waited for other in others])) if others else None
+            facts = Facts(usage=usage, peers=theirs)
+            yield _stopped(record, "processor", number, usage.waited, facts)
 
 
 def interpreter(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:

@@ -13,8 +13,6 @@ from gpuprof._analysis.run import Process, Run, thread_times, time_at, working_t
 from gpuprof._artifacts.ledger import Ledger
 from gpuprof._session.cards import FOUND
 
-Floats = NDArray[np.float64]
-
 BUSY = 0.1
 """A machine counts as busy if processes wait for a processor for this share of their time."""
 _LEAST_READINGS = 9
@@ -224,9 +222,9 @@ def _busiest_other(process: Process, track: int, begin: int, end: int) -> tuple[
     rows = process.ledger.threads
     longest: tuple[str, float] | None = None
     for other in np.unique(rows["track"]).tolist():
-        of_other = rows[rows["track"] == other]
         if other == track:
             continue
+        of_other = rows[rows["track"] == other]
         first, last = np.interp([begin, end], of_other["time"], of_other["ran"])
         if longest is None or last - first > longest[1]:
             longest = process.ledger.tracks[other].name, float(last - first)
@@ -241,8 +239,11 @@ def _growth(run: Run, process: Process, usage: NDArray[np.void]) -> float:
     """
     if len(usage) < _LEAST_READINGS:
         return 0.0
-    starts = run.step_edges(process)[0] - process.ledger.offset
-    at = np.interp(usage["time"], starts, np.arange(len(starts)))
+    starts, ends = run.step_edges(process)
+    marked = np.flatnonzero(ends > starts)  # a rank may lack steps of the others
+    if not len(marked):
+        return 0.0
+    at = np.interp(usage["time"], starts[marked] - process.ledger.offset, marked)
     private = (usage["resident"] - usage["shared"]).astype(float)
     kept = np.minimum.accumulate(private[::-1])[::-1]
     grown = kept[-1] - kept[0]
