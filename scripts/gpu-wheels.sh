@@ -16,7 +16,7 @@ download() {
         --implementation cp --python-version "$version" --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 \
         --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 --platform manylinux_2_5_x86_64 --platform manylinux1_x86_64 "$@"
 }
-download ./timing '.[timeline]' ./backends/nsight ./examples/third_party_backend # what they need
+download ./timing '.[device,timeline]' ./backends/nsight ./examples/third_party_backend # what they need
 download --group gpu                                                             # in a call of its own: pip mixes groups up with paths
 size=$(du -sm "$folder" | cut -f 1)
 echo "gpu-wheels: $(find "$folder" -name '*.whl' | wc -l) wheels for Python $version in $folder, $size MiB"

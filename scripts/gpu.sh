@@ -26,7 +26,7 @@ pip() {
     "$venv/bin/python" "$(echo "$wheels"/pip-*.whl)/pip" --disable-pip-version-check install --quiet --no-index --find-links "$wheels" "$@"
 }
 pip --group gpu
-pip --no-build-isolation ./timing '.[timeline]' ./backends/nsight ./examples/third_party_backend
+pip --no-build-isolation ./timing '.[device,timeline]' ./backends/nsight ./examples/third_party_backend
 
 PATH=$PWD/$venv/bin:$PATH
 results=$(mktemp)

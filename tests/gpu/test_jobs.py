@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpuprof._artifacts import ledger as reader
 from support.launched import GPUPROF, NSIGHT, run
 
 pytestmark = pytest.mark.gpu
@@ -78,6 +79,18 @@ def test_a_scope_has_the_time_on_the_stream(session: dict[str, Any]) -> None:
     """Launching the work takes far less than the work."""
     (train,) = (node for node in session["timing"]["children"] if node["key"] == "train")
     assert train["device_total"] / train["device_count"] > 5 * train["minimum"]
+
+
+def test_the_ledger_says_what_the_card_did(job: Path) -> None:
+    """As NVML tells: its name, its memory in use and its clock."""
+    import torch
+
+    (path,) = job.glob("gpuprof-output/*/*/Worker-0.start-1.ledger")
+    ledger = reader.read(path)
+    (card,) = (event for event in ledger.events if event["event"] == "card")
+    assert torch.cuda.get_device_name() == card["name"]
+    assert 0 < ledger.cards["memory"].min() <= ledger.cards["memory"].max() <= card["memory"]
+    assert 0 < ledger.cards["clock"].max() <= card["clock"]
 
 
 def test_the_wait_for_the_device_bounds_the_step(job: Path) -> None:
