@@ -1,4 +1,4 @@
-"""Three steps of verl's agent loop: its manager, two of its workers, its client and its tools.
+"""Ten steps of verl's agent loop: its manager, two of its workers, its client and its tools.
 
 Only the inference server and the reward are stand-ins. Nothing here knows gpuprof. Writes the
 tokens of each step as JSON.
@@ -28,8 +28,8 @@ from verl_job import ON_CPUS
 from verl_job import Trainer as SimpleTrainer
 from verl_stand_in import StandInActors, StandInReward, StandInServer, save_model
 
-SAMPLES = 8
-STEPS = 3
+SAMPLES = 64
+STEPS = 10
 
 
 class Trainer(SimpleTrainer):
@@ -67,13 +67,13 @@ class Trainer(SimpleTrainer):
         )
 
     def batch(self) -> DataProto:
-        """Prompts, each twice."""
-        prompts = [[{"role": "user", "content": f"word {n // 2}"}] for n in range(SAMPLES)]
+        """Prompts, the first of which has a long answer."""
+        prompts = [[{"role": "user", "content": f"word {n}"}] for n in range(SAMPLES)]
         raw = np.empty(SAMPLES, dtype=object)
         raw[:] = prompts
         return DataProto.from_dict(
             tensors={"ids": torch.arange(SAMPLES).unsqueeze(1)},
-            non_tensors={"raw_prompt": raw, "index": np.arange(SAMPLES) // 2},
+            non_tensors={"raw_prompt": raw, "index": np.arange(SAMPLES)},
             meta_info={"global_steps": self.global_steps},
         )
 
