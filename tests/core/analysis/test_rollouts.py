@@ -16,11 +16,12 @@ MS = 10**6
 STEPS = 12
 
 
-def beside(versions_behind: int, late: int = 0) -> list[SimulatedLedger]:
+def beside(versions_behind: int, late: int = 0, noted: bool = True) -> list[SimulatedLedger]:
     """A trainer's steps of 10 ms, and a sample for each that is generated before it.
 
     Args:
         late: milliseconds that the trainer waits for each sample.
+        noted: whether the phases of samples are.
     """
     worker, trainer = SimulatedLedger("Rollout-0"), SimulatedLedger("Trainer-0")
     length = 10 + late
@@ -29,11 +30,13 @@ def beside(versions_behind: int, late: int = 0) -> list[SimulatedLedger]:
         trained = begin + late * MS
         name, key = str(step), f"item:{step}"
         worker.span("decode", begin - 8 * MS, trained, releases=[key])
-        worker.sample(name, "generate", begin - 8 * MS, trained, version=step - versions_behind)
+        if noted:
+            version = step - versions_behind
+            worker.sample(name, "generate", begin - 8 * MS, trained, version=version)
+            trainer.sample(name, "trained", trained, trained + 10 * MS, version=step)
         trainer.step(step, begin, begin + length * MS)
         trainer.span("get", begin, trained, waits_for="Rollout", waits=[key])
         trainer.span("learn", trained, trained + 10 * MS)
-        trainer.sample(name, "trained", trained, trained + 10 * MS, version=step)
     return [worker, trainer]
 
 
@@ -60,6 +63,31 @@ def test_a_trainer_that_waits_for_each_sample_is_starved(tmp_path: Path) -> None
 def test_a_trainer_that_never_waits_is_not_starved(tmp_path: Path) -> None:
     """However long samples take."""
     assert [] == answer(beside(versions_behind=1), tmp_path).findings
+
+
+@pytest.mark.parametrize(
+    "phases",
+    [
+        ["reward"],
+        ["trained"],
+        ["buffered", "trained"],
+        ["generate"],
+        ["generate", "trained"],
+        ["reward", "trained"],
+        ["generate", "tool", "buffered", "sync"],
+    ],
+)
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_any_phases_can_be_explained(phases: list[str], everywhere: bool, tmp_path: Path) -> None:
+    """Those of one process or of several, also if some samples never end."""
+    ledgers = beside(versions_behind=1, noted=False)
+    for step in range(STEPS):
+        for number, phase in enumerate(phases):
+            ledger = ledgers[0 if everywhere else number % 2]
+            begin = (10 * step + number) * MS
+            end = None if step == 5 else begin + MS
+            ledger.sample(str(step), phase, begin, end, tokens=100, version=step)
+    assert answer(ledgers, tmp_path).steps["all"] == STEPS
 
 
 def held(*stays: tuple[int, int]) -> Stays:

@@ -177,7 +177,7 @@ def uneven(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
             edges, took = np.array(periods, float), np.array(times)
             usual = took[:, 0]
             gains = usual - took[:, 1]
-            by_tokens = np.corrcoef(usual.ravel(), np.diff(edges).ravel())[0, 1]
+            by_tokens = _correlation(usual, np.diff(edges)[:, :, 0])
             clocks = {
                 number: _gaining(edges[:, column], gains[:, column])
                 for column, number in enumerate(numbers)
@@ -193,7 +193,12 @@ def uneven(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
                 group,
                 heavy,
             )
-            yield attrs.evolve(suspect, doubtful=bool(by_tokens < _BY_TOKENS))
+            yield attrs.evolve(suspect, doubtful=by_tokens < _BY_TOKENS)
+
+
+def _correlation(one: Floats, other: Floats) -> float:
+    spread = one.std() * other.std()
+    return float(((one - one.mean()) * (other - other.mean())).mean() / spread) if spread else 0.0
 
 
 def _dealt(stays: Stays, hands: Sequence[Integers]) -> tuple[Floats, Floats]:
@@ -237,7 +242,7 @@ def _is_beside(record: Record) -> bool:
     stays, samples = record.stays, record.run.samples
     trained = samples.of(TRAINED) & samples.ended
     trainers = set(samples.process[trained].tolist())
-    if not trained.any() or trainers & stays.workers.keys():
+    if not trained.any() or not len(stays) or trainers & stays.workers.keys():
         return False
     times = np.concatenate([stays.start, stays.end])
     order = np.argsort(times, kind="stable")
@@ -307,7 +312,7 @@ def full_buffer(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     idle = 1 - float(np.mean([stays.filled(number) for number in stays.workers]))
     if idle >= _IDLE:
         group = _trainers(record)
-        numbers = [process.number for process in run.groups[group]]
+        numbers = [process.number for process in run.groups.get(group, [])]
         clocks = {number: stays.if_filled(number) for number in stays.workers}
         waited = (samples.end - samples.start)[buffered] / 1e9
         suspect = _suspect(
@@ -372,7 +377,8 @@ def _suspect(
     run, steps = record.run, len(record.usual)
     names = [run.processes[number].name for number in workers]
     if not group:
-        group = run.processes[int(np.bincount(record.stays.process).argmax())].group
+        processes = record.stays.process if len(record.stays) else run.samples.process
+        group = run.processes[int(np.bincount(processes).argmax())].group
     finding = Finding(
         cause=cause,
         worker=names[0] if names else "",

@@ -23,6 +23,8 @@ _LEAST_SHARED = 0.1
 """How much longer a token must take because of the other samples, to be their doing: of the time
 that it takes by itself."""
 
+_LEAST_BATCHES = 3
+
 
 @attrs.frozen
 class OfSamples:
@@ -189,10 +191,14 @@ class Stays:
         other_times: list[Floats] = []
         for process, mine in self.workers.items():
             over = self.end[mine[np.isin(self.sample[mine], trained)]].astype(float)
+            if not len(over):
+                continue
             before, after = clocks.get(process, (over[:1], over[:1]))
             gained = np.interp([*over, begin], before, before - after)
             times.append(over)
             other_times.append(over - np.where(over > begin, gained[:-1] - gained[-1], 0.0))
+        if not times or len(starts) < _LEAST_BATCHES:
+            return 0.0
         came, instead = np.sort(np.concatenate(times)), np.sort(np.concatenate(other_times))
         last = np.minimum(np.cumsum(sizes), len(came)) - 1
         end = begin
