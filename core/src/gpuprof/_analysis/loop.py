@@ -126,8 +126,8 @@ class Loop:
             of_all = sum(self.run.steps[step].duration for step in steps) / self.loop
         elif steps is not None:
             factors = _only(steps, factors)
-        before = sum(self.graph.plan(window).usual for window in windows)
         after = sum(self.graph.replay(window, factors, clocks) for window in windows)
+        before = sum(self.graph.plan(window).usual for window in windows)
         return (1 - after / before) * of_all if before else 0.0
 
     def in_halves(self, saves: float, factors: Factors) -> tuple[float, float]:

@@ -1181,6 +1181,7 @@ class Plan:
                 serve(frees[row], time)
         if math.inf in times:  # some call waits for a later one
             self._servers = []
+            self.__dict__.pop("usual", None)  # what it is compared with has no servers, either
             return self._followed(lengths, limits)
         return times
 
