@@ -197,6 +197,24 @@ MUTANTS = (
         f"{_START}; import gc; gc.disable()",
         "start_capture changes the process's gc",
     ),
+    *(
+        Mutant(
+            "a_window_leaves_its_surroundings_alone",
+            good,
+            f"{good}{act}",
+            f"changes the process's {what}",
+        )
+        for good, act, what in (
+            (_START, "; import numpy; numpy.random.seed(0)", "numpy's random numbers"),
+            (_START, "; __import__('ctypes').CDLL(None).prctl(36, 1)", "child subreaper"),
+            (_START, "; subprocess.run = lambda *a: None", "functions of the standard library"),
+            (
+                "        RUNNING.remove(self)\n",
+                "        threading.setprofile(None)\n",
+                "profile func",
+            ),
+        )
+    ),
     Mutant(
         "a_start_that_cannot_write_is_undone",
         _RECORDED,

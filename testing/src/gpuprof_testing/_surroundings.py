@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import builtins
+import ctypes
 import decimal
 import faulthandler
 import gc
@@ -17,6 +18,7 @@ import random
 import resource
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -29,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy
 
 State = dict[str, Any]
 _THREAD = "gpuprof-kit"
@@ -196,7 +199,8 @@ def state() -> State:
         "temporary directory": tempfile.gettempdir(),
         "fault handler": faulthandler.is_enabled(),
         "tracing of allocations": tracemalloc.is_tracing(),
-        "event loop policy": type(_policy()).__name__,
+        "event loop policy": f"{type(_policy()).__name__} at {id(_policy()):#x}",
+        "child subreaper": _is_subreaper(),
         "start method of multiprocessing": _start_method(),
         "modules": {name: id(module) for name, module in sys.modules.items()},
         "functions at exit": atexit._ncallbacks(),
@@ -204,6 +208,7 @@ def state() -> State:
 
 
 _NEW = hasattr(threading, "getprofile")
+_GET_CHILD_SUBREAPER = 37  # linux/prctl.h
 
 
 def _hooks() -> list[Any]:
@@ -263,20 +268,53 @@ def _children() -> list[str]:
 
 def _functions() -> dict[str, Any]:
     """Functions that tools like to replace."""
-    modules = {"os": os, "time": time, "threading": threading, "socket": socket, "signal": signal}
+    modules = {
+        "os": os,
+        "time": time,
+        "threading": threading,
+        "socket": socket,
+        "signal": signal,
+        "subprocess": subprocess,
+    }
     names = {
         "os": ("fork", "_exit", "kill", "open", "system", "getpid"),
         "time": ("sleep", "time", "perf_counter"),
         "threading": ("Thread", "Lock"),
         "socket": ("socket",),
         "signal": ("signal",),
+        "subprocess": ("Popen", "run", "check_output"),
     }
     functions = {
         f"{module}.{name}": getattr(modules[module], name)
         for module, attributes in names.items()
         for name in attributes
     }
-    return functions | {"Thread.start": threading.Thread.start, "Thread.run": threading.Thread.run}
+    return functions | {
+        "Thread.start": threading.Thread.start,
+        "Thread.run": threading.Thread.run,
+        "Popen.__init__": subprocess.Popen.__init__,
+    }
+
+
+def be_unusual(number: int) -> None:
+    """Give this process values of its own, as a job does: whoever sets the usual ones is seen.
+
+    Args:
+        number: another one makes other values.
+    """
+    random.seed(number)
+    numpy.random.seed(number)
+    threading.setprofile(_profile_of_job)
+
+
+def _profile_of_job(*_: object) -> None:
+    """The function that the job has set to see its later threads."""
+
+
+def _is_subreaper() -> bool:
+    answer = ctypes.c_int()
+    ctypes.CDLL(None).prctl(_GET_CHILD_SUBREAPER, ctypes.byref(answer))
+    return bool(answer.value)
 
 
 def _numpy_random() -> Any:

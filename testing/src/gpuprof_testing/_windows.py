@@ -149,6 +149,7 @@ class WindowChecks(Case):
         for number, window in enumerate((*WINDOWS, Window(3, 5, 6))):
             arguments = {"worker": self._worker(tmp_path), "window": window}
             with_tool = {**arguments, "tool": self._tool_of_worker()}
+            _surroundings.be_unusual(number)
             first = _surroundings.state()
             mine = sys.getprofile(), sys.gettrace()
             start = _surroundings.watch(
