@@ -24,8 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import gpuprof
 import ray
-from gpuprof._analysis.diff import Condition, diff
+from gpuprof._analysis.diff import diff
 from gpuprof._analysis.summary import Summary, summary_of
+from gpuprof._report.diff import condition
 from gpuprof.ray import Profiler
 from support.cluster import several_nodes
 from support.simulated_pair import SimulatedJob
@@ -71,7 +72,7 @@ def judged(before: Sequence[Summary], equal: Summary, slower: Summary, bound: fl
         whether the slower one fails because of this scope of this worker.
     """
     worker, scope = (REAL_WORKER, REAL_SCOPE) if "Learner" in equal.groups else (WORKER, SCOPE)
-    conditions = [Condition.parse("step > 5%"), Condition.parse(f"{scope} > {bound:.0%}")]
+    conditions = [condition("step > 5%"), condition(f"{scope} > {bound:.0%}")]
     step, on_scope = diff(before, [equal], conditions).checks
     checks = diff(before, [slower], conditions[1:]).checks
     found = any(
