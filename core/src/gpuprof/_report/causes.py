@@ -348,7 +348,7 @@ def _server(finding: Finding) -> Words:
             f"calls of {finding.scope} wait {percentage(share)} of their time for its event loop, "
             f"{duration(seconds)} each."
         )
-        remedy = f"Move what blocks the event loop into asyncio.to_thread(…), or: {remedy}"
+        remedy = f"Move what blocks the event loop into asyncio.to_thread(…). {remedy}"
     return Words(f"{_who(finding)} {bounds} the run: {why}", remedy)
 
 
