@@ -706,7 +706,7 @@ def _hierarchy(world: World, _: str) -> None:
         yield from rank.does("forward", 7, step)
         yield from rank.does("backward", 12, step)
         yield from within[node].meets(rank, "reduce", 0.4, step)
-        if local == 0:
+        if local == 0 and len(nodes) > 1:
             yield from leaders.meets(rank, "all_reduce_nodes", 2, step)
         yield from within[node].meets(rank, "broadcast", 0.4, step)
         yield from rank.does("optimizer", 0.6, step)
@@ -1031,6 +1031,7 @@ FRESH = {
     "federated": _topology(
         _federated, lambda ranks: {DRIVER: 1, "Client": max(3, ranks)}, 38,
         {"Client": ("Client.fit",)}, (*_RANK_KINDS, "serial driver", "slow submission"),
+        hidden=("Client.fit",),  # no ledger tells how much data a client has
         sites={"serial driver": (DRIVER, "aggregate")},
     ),
     "hierarchy": _topology(

@@ -125,7 +125,8 @@ class Job:
         """Whether any minimal set is to be seen.
 
         The rule of the generator: what a rank does inside a scope in which ranks meet unseen,
-        before they meet, is the same in all ledgers whichever rank does it.
+        before they meet, is the same in all ledgers whichever rank does it. So is slow work and
+        more work, where no ledger tells how much work each rank has.
         """
         return any(
             all(self.causes[number].scope not in self.about.hidden for number in removed)

@@ -173,8 +173,8 @@ def names(finding: dict[str, Any], cause: Cause) -> bool:
         return False
     if cause.group == DRIVER:
         return bool(finding["worker"] == DRIVER)
-    if finding["cause"] == "imbalance" and finding["workers"]:  # one of the two readings
-        return {f"{cause.group}-{rank}" for rank in cause.ranks} == set(finding["workers"])
+    if finding["cause"] == "imbalance" and finding["workers"]:
+        return {f"{cause.group}-{rank}" for rank in cause.ranks} <= set(finding["workers"])
     if cause.kind == UNEVEN:
         return False  # nobody is slow
     if not cause.ranks:
@@ -194,8 +194,14 @@ def judged(job: Job, answer: dict[str, Any]) -> Outcome:
         whom = " and ".join(finding["workers"][:3]) or finding["group"]
         words = f"{finding['cause']}: {whom} in {finding['scope']}"
         guilty = {number for removed in job.truth for number in removed}
-        known = sum(names(finding, job.causes[number]) for number in guilty)
-        innocent = len(finding["workers"]) - known if finding["cause"] in _OF_ONE else 0
+        known = [cause for cause in map(job.causes.__getitem__, guilty) if names(finding, cause)]
+        workers = finding["workers"]
+        is_right = bool(known)
+        if finding["cause"] in _OF_ONE:
+            is_right = 0 < len(workers) <= 2 * len(known)
+        elif finding["cause"] == "imbalance" and workers:  # one of the two readings
+            slow = {f"{cause.group}-{rank}" for cause in known for rank in cause.ranks}
+            is_right = any(cause.node for cause in known) or (bool(known) and slow == set(workers))
         bounds = not job.truth and finding["cause"] == "server" and job.bounded
         # who shares a network waits for data: the mechanism is a cause itself
         bounds |= (
@@ -203,7 +209,7 @@ def judged(job: Job, answer: dict[str, Any]) -> Outcome:
         )
         # a cause that samples have by themselves is one if the job is faster without it
         bounds |= finding["samples"] is not None and real >= max([MATTERS, *job.truth.values()])
-        if (known and innocent <= known) or bounds:
+        if is_right or bounds:
             said = "right"
         else:
             said = "other" if real >= NOTHING else "wrong"

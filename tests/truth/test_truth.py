@@ -10,7 +10,7 @@ import pytest
 from support.made_ledgers import RELEASES, WAITS
 
 from truth.adversary import Description
-from truth.causes import COLLECTOR, START, SUBMIT, Accusation, Cause
+from truth.causes import COLLECTOR, START, SUBMIT, UNEVEN, Accusation, Cause
 from truth.fresh import FRESH
 from truth.jobs import Job, drawn
 from truth.rollouts import ROLLOUTS
@@ -23,11 +23,11 @@ SEED = 7
 ALL = TOPOLOGIES | FRESH | ROLLOUTS
 
 
-def job(topology: str, *causes: Cause, ranks: int = 8, **machine: Any) -> Job:
+def job(topology: str, *causes: Cause, ranks: int = 8, steps: int = 20, **machine: Any) -> Job:
     """A job with some causes, on machines that are idle."""
     groups = ALL[topology].groups(ranks)
     kinds = tuple(cause.kind for cause in causes)
-    return Job("made", topology, Machine(SEED, 20, groups, **machine), kinds, causes)
+    return Job("made", topology, Machine(SEED, steps, groups, **machine), kinds, causes)
 
 
 def slow_rank(topology: str, rank: int = 2, size: float = 1.0) -> Cause:
@@ -286,6 +286,28 @@ def test_long_samples_that_nobody_waits_for_accuse_nobody() -> None:
     assert "nobody" == judged(made, explained(made)).said
 
 
+@pytest.mark.parametrize("topology", ["stale rollouts", "elastic"])
+@pytest.mark.parametrize(
+    ("cause", "named"),
+    [(Cause("slow node", "", node="node-1"), "node-1"), (None, "-5")],
+    ids=["node", "rank"],
+)
+def test_a_node_is_told_from_a_rank_on_it(topology: str, cause: Cause | None, named: str) -> None:
+    """Also where ranks run freely or stay away, so that they make different numbers of calls."""
+    made = job(topology, cause or slow_rank(topology, 5), ranks=12, steps=60, per_node=4)
+    finding = first_named(explained(made))
+    assert finding is not None
+    assert finding["worker"].endswith(named)
+
+
+def test_a_slow_rank_of_a_pool_is_worth_what_is_claimed() -> None:
+    """Were it faster, it would get more of the calls."""
+    made = job("impala", slow_rank("impala", 1), ranks=4, steps=60)
+    found = judged(made, explained(made))
+    assert "right" == found.said
+    assert pytest.approx(found.real, abs=0.02) == found.claimed
+
+
 def test_a_slow_worker_of_a_server_is_worth_what_is_claimed() -> None:
     """Were it faster, the server would take its gradients sooner."""
     made = job("parameter server", slow_rank("parameter server"))
@@ -330,6 +352,8 @@ def test_pauses_of_the_garbage_collector_are_in_the_ledgers() -> None:
         # actors go on working while the driver is between two steps
         Description("impala", 6, 38, 2418, noise="rare preemption",
                     causes=(("between steps", 0.83),)),
+        # two of five ranks have more to do
+        Description("parameter server", 5, 40, 3, causes=((UNEVEN, 2.0),)),
     ],
 )  # fmt: skip
 def test_what_the_adversary_found_accuses_nobody_wrongly(description: Description) -> None:

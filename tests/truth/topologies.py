@@ -45,7 +45,8 @@ class Topology:
         step: milliseconds of a usual step, about.
         places: by group, where ranks may be slow.
         kinds: the causes that it can have.
-        hidden: scopes in which ranks meet unseen: work in them, before that, cannot be told.
+        hidden: scopes in which ranks meet unseen, or have different amounts of work that no
+            ledger tells: who is slow there cannot be told.
         lacks: what makes its processes wait and is in no ledger yet; empty for nothing.
         mechanisms: what may be added to it that `explain` does not model.
         most: ranks.

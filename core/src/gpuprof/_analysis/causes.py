@@ -23,7 +23,7 @@ from gpuprof._analysis import stragglers
 from gpuprof._analysis.loop import BETWEEN_STEPS, EXPLAINED, NAMES, Loop
 from gpuprof._analysis.occasions import Occasion, Occasions
 from gpuprof._analysis.path import CALLS, OUTSIDE, Call, Clocks, Factors, Kind
-from gpuprof._analysis.run import Process, Run, of_ranks, waited
+from gpuprof._analysis.run import Process, Run, waited
 from gpuprof._analysis.samples import TRAINED
 from gpuprof._analysis.scopes import sizes
 from gpuprof._analysis.stays import OfSamples, Stays
@@ -78,21 +78,15 @@ _MORE = 0.15
 to do as it can, all lack nearly everything."""
 _LEAST_RUNNING = 0.05
 """Share of the time that a peer must need a processor to be one."""
-_LEAST_POOL = 3
-"""Ranks that a group needs for their calls to be compared."""
-_LEAST_CALLS = 8
-"""Calls that a rank must answer for their typical time to be known."""
-_FEWER = 0.8
-"""Share of the ranks' median number of calls that a slow rank in a pool answers at most."""
-_LONGER = 1.5
-"""How many times the ranks' median a slow rank's call must take, in both halves of the run."""
 _QUEUED = 0.2
 """Share of their time, waiting and served, that calls must wait for earlier ones to be a queue."""
 _BUSY = 0.8
 """Share of the steps that a server must work to be one that bounds the run, without a queue."""
 _FAR = 30 * 86_400
 """Seconds from which the time until a machine's memory is used up is not worth a word."""
-SYNC_NAMES = re.compile(r"(?<!a)sync|weight|broadcast|all_?reduce|barrier")
+SYNC_NAMES = re.compile(
+    r"(?<!a)sync|weight|broadcast|all_?(reduce|gather|to_?all)|reduce_?scatter|barrier"
+)
 """Names of scopes that synchronise. "async" does not count, as in `asyncio.sleep`."""
 
 
@@ -139,8 +133,6 @@ class Facts:
         every: its period in steps, if it recurs regularly.
         rare: whether its place occurs in these steps only.
         took: seconds that its step took, if it has only one.
-        a_call: for a rank of a pool that answers fewer calls than the others: its seconds per
-            call, and the others' median.
         queued: share of their time that calls wait in a queue, and seconds per call.
         busy: share of the steps in which a server works.
         event_loop: whether a server runs several calls in an event loop.
@@ -165,7 +157,6 @@ class Facts:
     every: int | None = None
     rare: bool = False
     took: float = 0.0
-    a_call: tuple[float, float] = (0.0, 0.0)
     queued: tuple[float, float] = (0.0, 0.0)
     busy: float = 0.0
     event_loop: bool = False
@@ -398,20 +389,40 @@ def half(record: Record, suspect: Suspect) -> Factors:
 
 
 def peers_median(record: Record, suspect: Suspect) -> Factors:
-    """The median of the other ranks of their group."""
+    """The median of the other ranks of their group.
+
+    Where whichever rank is free gets the next call, all ranks get done sooner. Of a node, processes
+    that have no peers elsewhere would become faster as the others there do.
+    """
     run = record.run
     suspects = {number for number, _ in suspect.activities}
     factors: dict[Activity, Floats] = {}
-    for number, place in suspect.activities:
-        process = run.processes[number]
-        ranks = stragglers.members(run, process.group).values()
-        peers = [rank for rank in ranks if rank[0].number not in suspects]
-        if peers:
-            own = stragglers.own_time(run, place, [[process]])[:, 0]
-            median = np.median(stragglers.own_time(run, place, peers), axis=1)
-            shorter = np.where(own > 0, median / np.maximum(own, 1), 1.0)
-            factors[number, place] = np.minimum(1.0, shorter)
-    return _by_step(factors)
+    alone: list[Activity] = []
+    own_sum, median_sum = np.zeros(len(run.steps)), np.zeros(len(run.steps))
+    groups = {(run.processes[number].group, place) for number, place in suspect.activities}
+    for group, place in sorted(groups):
+        ranks = list(stragglers.members(run, group).values())
+        mine = np.array([rank[0].number in suspects for rank in ranks])
+        times = stragglers.pace(run, place, ranks)
+        if mine.all():
+            alone += [(rank[0].number, place) for rank in ranks if times.any()]
+            continue
+        shorter = times.copy()
+        median = np.median(times[:, ~mine], axis=1, keepdims=True)
+        shorter[:, mine] = np.minimum(times[:, mine], median)
+        own_sum += times[:, mine].sum(axis=1)
+        median_sum += shorter[:, mine].sum(axis=1)
+        ratios = np.divide(shorter, times, out=np.ones_like(times), where=times > 0)
+        if stragglers.in_a_pool(run, place, ranks, mine):
+            rates = np.divide(1, times, out=np.zeros_like(times), where=times > 0).sum(axis=1)
+            faster = np.divide(1, shorter, out=np.zeros_like(times), where=shorter > 0).sum(axis=1)
+            ratios[:] = np.divide(rates, faster, out=np.ones(len(times)), where=faster > 0)[:, None]
+            mine[:] = True
+        for column in np.flatnonzero(mine).tolist():
+            for process in ranks[column]:
+                factors[process.number, place] = ratios[:, column]
+    typical = np.divide(median_sum, own_sum, out=np.ones(len(own_sum)), where=own_sum > 0)
+    return _by_step(factors | dict.fromkeys(alone, typical))
 
 
 def groups_mean(record: Record, suspect: Suspect) -> Factors:
@@ -436,6 +447,17 @@ def usual(record: Record, suspect: Suspect) -> Factors:
             own = (record.run.lengths - record.run.tracked)[:, number]
         factors[number, place] = (1 - suspect.excess[number, place] / own.clip(1)).clip(0)
     return _by_step(factors)
+
+
+def in_steps(record: Record, suspect: Suspect) -> Factors:
+    """The time that they take within steps."""
+    shares = {activity: record.before_steps(*activity) for activity in suspect.activities}
+    return _by_step({activity: 1 - share for activity, share in shares.items()})
+
+
+def between_steps_only(record: Record, suspect: Suspect) -> Factors:
+    """No time in steps; what they take between steps is a cause of its own."""
+    return _by_step({activity: record.before_steps(*activity) for activity in suspect.activities})
 
 
 def sooner(record: Record, suspect: Suspect) -> Factors:
@@ -498,10 +520,14 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         excess = {
             (number, OUTSIDE): np.full(len(run.steps), straggler.excess) for number in numbers
         }
+    # of ranks that share calls, the excess is what they would take for as many as the others
+    cost = min(straggler.excess, record.mean * (1 - 1 / max(1.0, straggler.ratio)))
+    if straggler.place == BEFORE:
+        cost = straggler.excess
     return Suspect(
         finding=_finding(
             record,
-            straggler.excess * len(record.usual),
+            cost * len(record.usual),
             cause=cause,
             worker=straggler.names[0],
             workers=list(straggler.names),
@@ -556,66 +582,6 @@ def another_part(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
                 ),
                 activities=_of_group(record, group, places),
             )
-
-
-def in_a_pool(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """Ranks of a pool whose calls take longer.
-
-    In a pool, whichever rank is free gets the next call, so all ranks work equally long. Without
-    the slow rank, calls would go to other ranks, so a replay cannot tell what that saves. The cost
-    is by how much the group's part of the path would shrink if the rank were as fast as the others.
-    """
-    run = record.run
-    with_findings = {finding.group for finding in findings}
-    pools = [group for group in run.groups if group not in with_findings]
-    for group, place in (
-        (pool, place) for pool in pools for place in stragglers.common_places(run, pool)
-    ):
-        workers = stragglers.members(run, group)
-        ranks = list(workers.values())
-        if len(ranks) < _LEAST_POOL:
-            continue
-        members = list(chain.from_iterable(ranks))
-        calls = of_ranks(run.matrix("calls", place, members), ranks)[record.usual]
-        times = stragglers.own_time(run, place, ranks)[record.usual]
-        middle = len(record.usual) // 2
-        halves = [
-            times[rows].sum(axis=0) / calls[rows].sum(axis=0).clip(1)
-            for rows in (slice(middle), slice(middle, None))
-        ]
-        took = times.sum(axis=0) / calls.sum(axis=0).clip(1)
-        slowest = int(took.argmax())
-        counts = calls.sum(axis=0)
-        if counts[slowest] < _LEAST_CALLS or counts[slowest] > _FEWER * np.median(counts):
-            continue
-        if any(half[slowest] < _LONGER * np.median(half) for half in halves):
-            continue
-        median = float(np.median(np.delete(took, slowest)))
-        rates = 1 / took.clip(1)
-        loss = 1 - rates.sum() / (rates.sum() - rates[slowest] + 1 / max(1.0, median))
-        numbers = {process.number for process in members}
-        on_path = sum(
-            float(share.mean())
-            for (number, where, _), share in record.shares.items()
-            if number in numbers and where == place
-        )
-        name = list(workers)[slowest]
-        finding = _finding(
-            record,
-            on_path * loss * record.in_steps * record.loop,
-            cause="rank",
-            worker=name,
-            workers=[name],
-            group=group,
-            scope=record.name(place),
-            ratio=float(took[slowest]) / max(1.0, median),
-            facts=Facts(
-                a_call=(float(took[slowest]) / 1e9, median / 1e9),
-                ranks=_to_capture(record, group, {ranks[slowest][0].rank}),
-                steps=[run.steps[position].number for position in record.usual[:1]],
-            ),
-        )
-        yield Suspect(finding=finding)
 
 
 def by_turns(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
@@ -936,6 +902,9 @@ def queued_for(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
             {request[0] for call in of_one for request in call.requests}.difference(numbers)
             for of_one in of_group
         ]
+        # of ranks that mark the steps, half the time saves much, whoever waits for them
+        if len(numbers) > 1 and run.edges.keys() & set(numbers):
+            continue
         # a worker with peers is compared with them, unless several others call each of them
         if min(map(len, callers)) < (1 if len(numbers) == 1 else 2):
             continue
@@ -1011,9 +980,10 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     number = int(sums.max(axis=1).argmax()) if run.driver is None else run.driver
     process, place = run.processes[number], int(sums[number].argmax())
     works = sums[number, place] >= 0.5 * total
-    # an actor that goes on working meanwhile would need that time anyway
-    others = np.delete(sums.sum(axis=1), number) if run.driver is not None else np.zeros(1)
-    loss = 1 - min(1.0, float(others.max(initial=0.0)) / total)
+    is_outside = total - sums[number].sum() >= 0.5 * total
+    activity = number, OUTSIDE if is_outside else place
+    # ranks that mark their own steps all lose that time; a driver may do so while others work
+    activities = [activity] if run.driver is not None and (works or is_outside) else []
     finding = _finding(
         record,
         total,
@@ -1025,10 +995,11 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         scope=BETWEEN_STEPS,
         steps=count,
         of=count,
-        saves=(1 - record.in_steps) * loss,
+        saves=1 - record.in_steps,
         facts=Facts(inside=record.name(place) if works else ""),
     )
-    yield Suspect(finding=finding)
+    saves = None if activities else finding.saves
+    yield Suspect(finding=finding, activities=activities, saves=saves)
 
 
 def only_few(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
@@ -1140,17 +1111,16 @@ CAUSES: Sequence[Cause] = (
     Cause(starved, usual, _LEAST_SHARE, "large", blind=True),
     Cause(interpreter, usual, _LEAST_SHARE, "large", blind=True),
     Cause(slow("rank"), peers_median, 0.02, "lasting", blind=True, together=True),
-    Cause(in_a_pool, None, _LEAST_SHARE, "hint"),
     Cause(slow("node"), peers_median, 0.02, "lasting", blind=True),
     Cause(slow("late start"), sooner, 0.02, "lasting", blind=True),
     Cause(slow("drift"), peers_median, 0.02, "large", blind=True),
     Cause(another_part, groups_mean, 0.02, "hint", blind=True),
-    Cause(on_path("driver", _is_driver), nothing, 0.1, "lasting"),
+    Cause(on_path("driver", _is_driver), between_steps_only, 0.1, "lasting"),
     Cause(on_path("data", _is_data), nothing, 0.05, "lasting"),
     Cause(on_path("synchronisation", _is_synchronisation), nothing, 0.1, "lasting"),
     Cause(queued_for, half, _LEAST_SHARE, "lasting"),
     Cause(by_turns, groups_mean, _LEAST_SHARE, "hint"),
-    Cause(between_steps, None, 0.05, "named", blind=True),
+    Cause(between_steps, in_steps, 0.05, "named", blind=True),
     Cause(only_few, nothing, _LARGE, "large"),
     Cause(now_and_then, usual, _LEAST_SHARE, "large", blind=True),
     Cause(pauses, usual, _LEAST_SHARE, "large", blind=True),

@@ -108,6 +108,22 @@ class Loop:
             part: float(share.mean()) for part, share in self.shares.items() if self.is_open(part)
         }
 
+    def before_steps(self, number: int, place: int) -> Floats:
+        """The share of a process's time at a place, by step, that lies between it and the last."""
+        run, (starts, ends) = self.run, self.gaps
+        process = run.processes[number]
+        rows = run.sums_between(process, starts, ends)
+        at_place = rows["place"] == place if place != OUTSIDE else np.ones(len(rows), bool)
+        between = np.bincount(rows["step"][at_place], rows["own"][at_place], len(starts))
+        within = run.matrix("own", place, [process])[:, 0]
+        if place == OUTSIDE:
+            between = ends - starts - between
+            within = (run.lengths - run.tracked)[:, number]
+        before = np.zeros(len(run.steps))
+        before[np.searchsorted([step.start for step in run.steps], ends)] = between
+        shares: Floats = before / (before + within).clip(1)
+        return shares
+
     # What if
 
     def saves(

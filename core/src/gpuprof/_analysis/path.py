@@ -981,14 +981,14 @@ class Plan:
                 for part in graph.parts(stretch):
                     at = of_step.setdefault((part.process, part.place), [])
                     at.append((row, part.duration))
-        self.calls = self._found_calls()
+        self.calls = self._found_calls(graph)
         """The calls that each process took, in order, by the position of the process."""
         self._servers = [
             self._server(calls, numbers) for calls in self.calls.values() if _as_they_come(calls)
         ]
         self._servers += [self._event_loop(turns, numbers) for turns in graph.loops()]
 
-    def _found_calls(self) -> dict[int, list[Call]]:
+    def _found_calls(self, graph: Graph) -> dict[int, list[Call]]:
         by_process: dict[int, list[Call]] = {}
         for row, stretch in enumerate(self.stretches):
             after, process = stretch.after, stretch.process
@@ -1003,7 +1003,9 @@ class Plan:
                 by_process.setdefault(after[0], []).append(
                     Call(row, stretch.place, after, tuple(ended))
                 )
-            if before is not None and requests and requests[0][0] != _MEETING:
+            # who waits for the results of his own calls serves nobody
+            asked = stretch.place != OUTSIDE and graph.run.places[stretch.place].name in CALLS
+            if before is not None and requests and requests[0][0] != _MEETING and not asked:
                 call = Call(row, stretch.place, before, tuple(requests))
                 by_process.setdefault(process, []).append(call)
         for calls in by_process.values():

@@ -17,7 +17,7 @@ from gpuprof._artifacts.ledger import MEETS
 from gpuprof._session.ledger import PROCESS_GROUP
 
 _MOST_RANKS = 1 << 20
-_STEADY = 0.9
+STEADY = 0.9
 """Share of the steps in which a rank makes its usual number of calls."""
 _Kind = tuple[str, int, int]
 """The kind of a process group: its name, its size, and the distance between its ranks."""
@@ -90,7 +90,7 @@ def by_calls(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> list[f
     calls = of_ranks(run.matrix("calls", place, members), ranks)[run.usual].round()
     usual_calls = np.median(calls, axis=0)
     counts = np.unique(usual_calls)
-    if len(counts) < 2 or (calls == usual_calls).mean() < _STEADY:
+    if len(counts) < 2 or (calls == usual_calls).mean() < STEADY:
         return []
     return [
         frozenset(process.number for column in np.flatnonzero(usual_calls == count).tolist()

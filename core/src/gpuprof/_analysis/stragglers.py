@@ -60,13 +60,18 @@ _DRIFT = 1.2
 each relative to the other ranks."""
 _RISING = 0.8
 """Spearman's correlation with the step, from which a rank gets slower."""
-_LEAST_ODD = 7
-"""Odd number of ranks from which nearly half of them count as half: two of five do not."""
+_LEAST_ODD = 5
+"""Odd number of ranks from which nearly half of them count as half: one of three does not."""
 _MOST_RANKS = 8
 """Ranks in a set. To tell which ranks are slow, larger sets would need more steps than there are.
 """
 _NEARLY_ALL = 0.8
 """Share of what a set costs, from which a smaller set replaces it."""
+_SHARED = 0.25
+"""How much ranks that share calls differ in their work, at most, relative to their calls: in logs.
+"""
+_LEAST_CALLS = 3
+"""Calls that a rank needs for the time of a call to be known."""
 LEAST_STEPS = 8
 """Steps below which nobody is named."""
 ALL = -2
@@ -74,7 +79,7 @@ ALL = -2
 BEFORE = -3
 """The place that stands for the time before the first scope of a step."""
 _ALIKE = 0.5
-"""Share of the largest excess on a node that each worker there must have if the node is slow."""
+"""Share of the usual excess on a node that each worker there must have if the node is slow."""
 
 Kind = Literal["rank", "node", "late start", "drift", "imbalance"]
 
@@ -203,6 +208,74 @@ def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats
     return of_ranks(times, ranks)
 
 
+def pace(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats:
+    """The same, as if all ranks made equally many calls in each step.
+
+    Ranks that run freely, take turns, or work in some steps only are compared by the time of a
+    call, averaged over as many steps as each of them needs for a call.
+    """
+    times = own_time(run, place, ranks)
+    width, calls = _steps_of_a_call(run, place, ranks)
+    if not width:
+        return times
+    counts = calls.sum(axis=0)
+    doing = counts >= _LEAST_CALLS
+    edges = np.arange(0, len(run.usual), width)
+    own, calls = (np.add.reduceat(rows, edges, axis=0) for rows in (times[run.usual], calls))
+    on_average = own.sum(axis=0) / counts.clip(1)
+    a_call = np.where(calls >= 0.5, own / calls.clip(0.5), on_average)
+    a_step = np.where(doing, a_call * np.median(counts[doing]) / len(run.usual), 0)
+    times[run.usual] = np.repeat(a_step, width, axis=0)[: len(run.usual)]
+    return times
+
+
+def _steps_of_a_call(
+    run: Run, place: int, ranks: Sequence[Sequence[Process]]
+) -> tuple[int, Floats]:
+    """In how many steps each rank makes a call; 0 if in most steps each makes its usual number.
+
+    Returns:
+        That, and the calls by step that counts and rank.
+    """
+    processes = list(chain.from_iterable(ranks))
+    calls = of_ranks(run.matrix("calls", place, processes), ranks)[run.usual]
+    doing = calls.sum(axis=0) >= _LEAST_CALLS
+    if not doing.any():
+        return 0, calls
+    counts = calls.sum(axis=0)[doing]
+    works = own_time(run, place, ranks)[run.usual].sum(axis=0)[doing].clip(1)
+    # where whoever is free gets the next call, some make more calls in the same time
+    is_shared = np.ptp(np.log(works)) < _SHARED * np.ptp(np.log(counts))
+    if _are_steady(calls[:, doing]) and not is_shared:
+        return 0, calls
+    return math.ceil(len(run.usual) / counts.min()), calls
+
+
+def in_a_pool(
+    run: Run, place: int, ranks: Sequence[Sequence[Process]], slow: NDArray[np.bool_]
+) -> bool:
+    """Whether ranks share calls so that slow ones, whose calls take longer, get fewer of them.
+
+    Then all ranks work about equally long. If each had its calls to make, slow ones would work
+    longer by as much as their calls take longer.
+    """
+    width, calls = _steps_of_a_call(run, place, ranks)
+    times = own_time(run, place, ranks)[run.usual].sum(axis=0)
+    counts = calls.sum(axis=0)
+    if not width or counts.min() < _LEAST_CALLS:
+        return False
+    longer = (times / counts)[slow].mean() / max(1.0, np.median((times / counts)[~slow]))
+    works = times[slow].mean() / max(1.0, np.median(times[~slow]))
+    return bool(longer > 1 and works < (1 + longer) / 2)
+
+
+def _are_steady(calls: Floats) -> bool:
+    """Whether each rank makes its usual number of calls in most steps, one or more."""
+    calls = calls.round()
+    usual_calls = np.median(calls, axis=0)
+    return bool(usual_calls.all() and (calls == usual_calls).mean() >= roles.STEADY)
+
+
 def _of_group(
     run: Run, group: str, usual: Sequence[int], step: float, call_times: _Called
 ) -> list[Straggler]:
@@ -214,20 +287,24 @@ def _of_group(
     suspicions: list[Straggler | None] = []
     total = shared_work(run, group)[usual]
     parts = roles.parts(run, list(chain.from_iterable(ranks)))
+    widest = 1
     for place in common_places(run, group):
-        times = own_time(run, place, ranks)[usual]
+        times = pace(run, place, ranks)[usual]
         doing = _doing(times)
         if len(doing) > 1 and float(times[:, doing].mean(axis=0).max()) >= LEAST_SHARE * step:
             some = [names[column] for column in doing], [numbers[column] for column in doing]
             active_ranks = [ranks[column] for column in doing]
-            calls = roles.by_calls(run, place, active_ranks)
-            suspicion = _by_role(times[:, doing], group, *some, place, [*parts, *calls])
+            steps_a_call, _ = _steps_of_a_call(run, place, ranks)
+            width = max(1, steps_a_call)
+            widest = max(widest, width)
+            calls = [] if steps_a_call else roles.by_calls(run, place, active_ranks)
+            suspicion = _by_role(times[:, doing], group, *some, place, [*parts, *calls], width)
             if suspicion is not None and suspicion.kind == "imbalance":
                 parts.append(frozenset(suspicion.processes))
             if not _only_calls_more(run, suspicion, active_ranks, [place]):
                 suspicions.append(suspicion)
-            suspicions.append(_drifting(times[:, doing], group, *some, place))
-    in_all = _by_role(total, group, names, numbers, ALL, parts)
+            suspicions.append(_drifting(times[:, doing], group, *some, place, width))
+    in_all = _by_role(total, group, names, numbers, ALL, parts, widest)
     if not _only_calls_more(run, in_all, ranks, common_places(run, group)):
         suspicions.append(in_all)
     delays = _delays(run, ranks, call_times)[usual]
@@ -242,7 +319,7 @@ def _of_group(
         processes = [
             sum((numbers[position] for position in positions), ()) for positions in by_node
         ]
-        of_nodes = _tested(means, "node", group, nodes, processes, ALL)
+        of_nodes = _tested(means, "node", group, nodes, processes, ALL, widest)
         if of_nodes is not None and 2 * len(of_nodes.processes) == sum(map(len, numbers)):
             slow = dict.fromkeys(run.processes[number].name for number in of_nodes.processes)
             of_nodes.kind, of_nodes.names = "imbalance", tuple(slow)
@@ -284,7 +361,7 @@ def shared_work(run: Run, group: str) -> Floats:
     ranks = list(members(run, group).values())
     total = np.zeros((len(run.steps), len(ranks)))
     for place in common_places(run, group):
-        times = own_time(run, place, ranks)
+        times = pace(run, place, ranks)
         if len(_doing(times[run.usual])) == len(ranks):
             total += times
     return total
@@ -412,19 +489,25 @@ def _tested(
     names: Sequence[str],
     processes: Sequence[tuple[int, ...]],
     place: int,
+    width: int = 1,
 ) -> Straggler | None:
-    """The smallest set of columns that costs nearly as much as any set, as a hypothesis."""
+    """The smallest set of columns that costs nearly as much as any set, as a hypothesis.
+
+    Args:
+        times: of which as many rows as `width` are one observation.
+    """
     count = times.shape[1]
     usual_times = np.median(times, axis=0) if kind == "late start" else times.mean(axis=0)
     order = np.argsort(-usual_times, kind="stable")
     falling = usual_times[order]
     sets = []
     for size in range(1, max(1, min(count // 2, _MOST_RANKS if kind == "rank" else 1)) + 1):
-        # if ranks are called in turn, or call each other in turn, all of them begin apart
-        if kind == "late start" and falling[0] - falling[1] <= falling[1] - falling[-1]:
-            continue
-        # ranks that differ by as much among themselves as from the next one are no set
-        if size > 1 and falling[0] - falling[size - 1] >= falling[size - 1] - falling[size]:
+        # ranks that differ by as much among themselves as from the next one are no set, and do
+        # not stand out from others that differ by as much; if ranks are called in turn, or call
+        # each other in turn, all of them begin apart
+        usual_time = falling[-1] if kind == "late start" else np.median(falling[size:])
+        spread = max(falling[0] - falling[size - 1], falling[size] - usual_time)
+        if falling[size - 1] - falling[size] <= spread:
             continue
         columns, rest = order[:size], order[size:]
         own, most = times[:, columns].max(axis=1), times[:, rest].max(axis=1)
@@ -442,7 +525,7 @@ def _tested(
     chosen = sets[next(at for at, gain in enumerate(gains) if gain >= _NEARLY_ALL * max(gains))]
     size = len(chosen.names)
     # correlate who is the slowest, not by how much: all ranks may get slower together
-    share = odds.independent_share((chosen.own > chosen.most).astype(float))
+    share = odds.independent_share((chosen.own > chosen.most).astype(float)) / width
     chance = odds.tail(chosen.slowest * share, chosen.steps * share, size / count)
     chosen.probability = min(1.0, chance * math.comb(count, size))
     return chosen
@@ -455,9 +538,10 @@ def _by_role(
     processes: Sequence[tuple[int, ...]],
     place: int,
     parts: Sequence[frozenset[int]],
+    width: int,
 ) -> Straggler | None:
     """The ranks that are slow; or, if times cannot tell, those that are slow or have more to do."""
-    suspicion = _tested(times, "rank", group, names, processes, place)
+    suspicion = _tested(times, "rank", group, names, processes, place, width)
     count = times.shape[1]
     order = np.argsort(-times.mean(axis=0), kind="stable")
     falling = times.mean(axis=0)[order]
@@ -476,7 +560,7 @@ def _by_role(
             continue
         own, others = np.median(times[:, columns], axis=1), np.median(times[:, rest], axis=1)
         slower = int((own > others).sum())
-        share = odds.independent_share((own > others).astype(float))
+        share = odds.independent_share((own > others).astype(float)) / width
         chance = odds.tail(slower * share, len(times) * share, 0.5) * count
         return Straggler(
             "imbalance", group, tuple(names[column] for column in columns), numbers, place, slower,
@@ -491,6 +575,7 @@ def _drifting(
     names: Sequence[str],
     processes: Sequence[tuple[int, ...]],
     place: int,
+    width: int,
 ) -> Straggler | None:
     """The rank that gets slower than the others as steps go by, as a hypothesis."""
     steps = len(times)
@@ -504,7 +589,8 @@ def _drifting(
     is_larger = float(np.median(ratio[-quarter:])) >= _DRIFT * float(np.median(ratio[:quarter]))
     if not is_larger or rising < _RISING:
         return None
-    chance = len(names) * math.erfc(rising * math.sqrt((steps - 1) / 2)) / 2
+    independent = max(1.0, steps / width)
+    chance = len(names) * math.erfc(rising * math.sqrt((independent - 1) / 2)) / 2
     most = rest.max(axis=1)
     return Straggler(
         "drift", group, (names[column],), processes[column], place, int((own > most).sum()), steps,
@@ -616,8 +702,8 @@ def _worst_place(run: Run, suspicion: Straggler, usual: Sequence[int]) -> int:
         peers = [rank for name, rank in workers.items() if name not in suspicion.names]
     excess = {}
     for place in _places_of(run, suspicion.group):
-        own = own_time(run, place, mine)[usual].mean()
-        excess[place] = float(own - own_time(run, place, peers)[usual].mean())
+        times = pace(run, place, [*mine, *peers])[usual].mean(axis=0)
+        excess[place] = float(times[: len(mine)].mean() - times[len(mine) :].mean())
     if not excess:
         return ALL
     worst = max(excess, key=excess.__getitem__)
@@ -655,11 +741,11 @@ def _slow_nodes(
         if not names & {node, *(process.name for process in processes)}:
             continue
         ratios = _work_ratios(run, node, usual)
-        most = max(ratios.values(), default=1.0) - 1
-        if len(ratios) > 1 and most > 0 and min(ratios.values()) - 1 >= _ALIKE * most:
-            slow[node] = tuple(
-                process.number for process in processes if (process.group, process.name) in ratios
-            )
+        if len(ratios) < 2:
+            continue
+        excess = np.array(list(ratios.values())) - 1
+        if excess.min() > 0 and excess.min() >= _ALIKE * np.median(excess):
+            slow[node] = tuple(process.number for process in processes)
     return slow
 
 
@@ -683,17 +769,25 @@ def imbalanced(run: Run, group: str, place: int) -> bool:
     """
     ranks = list(members(run, group).values())
     times = own_time(run, place, ranks)[run.usual]
+    doing = _doing(times)
+    times = times[:, doing]
     steps, count = times.shape
-    if count < 2 or steps < LEAST_STEPS or not (times > 0).all():
+    present = times > 0
+    if steps < LEAST_STEPS or present.sum(axis=1).min() < 2:
         return False
-    slowest, logs = times.argmax(axis=1), np.log(times)
+    if not present.all():  # a rank may stay away, but those that run freely are slow by chance
+        calls = of_ranks(run.matrix("calls", place, list(chain.from_iterable(ranks))), ranks)
+        if not _are_steady(np.where(present, calls[run.usual][:, doing], 1)):
+            return False
+    slowest = times.argmax(axis=1)
     if 2 * np.bincount(slowest).max() > _BY_TURNS * steps:
         return False
+    logs = np.log(np.where(present, times, np.nan))
     if count < _MANY_RANKS:
-        first, second = np.sort(logs, axis=1)[:, :-3:-1].T
+        first, second = -np.sort(-logs, axis=1)[:, :2].T
         return bool((first - second).mean() >= _STEADY * (first - second).std())
-    above = logs - np.median(logs, axis=1, keepdims=True)
-    above -= np.median(above, axis=0)
+    above = logs - np.nanmedian(logs, axis=1, keepdims=True)
+    above = np.nan_to_num(above - np.nanmedian(above, axis=0), nan=-np.inf)
     longest = np.argpartition(-above, steps - 1, axis=None)[:steps]
     hit = len(np.unique(longest // count))
     by_chance = steps * (1 - (1 - 1 / count) ** count)

@@ -114,13 +114,6 @@ def config(finding: Finding, rounds: bool, launched: bool) -> str:
 
 
 def _rank(finding: Finding) -> Words:
-    if any(finding.facts.a_call):
-        took, others = map(duration, finding.facts.a_call)
-        return Words(
-            f"{finding.worker} may be slow in {finding.scope}: a call takes {took}, those of the "
-            f"others {others} in the median, so it answers fewer of them.",
-            f"Capture {finding.worker} and another rank, and compare them.",
-        )
     who, several = all_of(finding.workers), len(finding.workers) > 1
     is_ = "may be" if finding.grade == "hint" else "are" if several else "is"
     says = (
