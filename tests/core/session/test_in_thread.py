@@ -78,7 +78,7 @@ def test_a_driver_is_told_where_windows_open(
     """Its orders come on a thread that is not the job's."""
     session = make()
     answers: list[Any] = []
-    monkeypatch.setattr(_listener, "send", lambda _, answer: answers.append(answer))
+    monkeypatch.setattr(_listener, "_send", lambda _, answer: answers.append(answer))
     order: Any = {"kind": "open", "window": (1, 2, 3), "expiry": 1e12, "number": 7}
     connection: Any = None
     _listener._obey(session, connection, order)
