@@ -169,7 +169,8 @@ def finding(worker: str, scope: str, saves: float | None = 0.3, cause: str = "ra
     first, *others = worker.split()
     group = first.rpartition("-")[0] or first
     about = {"worker": first, "workers": [first, *others], "group": group}
-    return {**about, "cause": cause, "scope": scope, "saves": saves, "grade": "named"}
+    about = {**about, "cause": cause, "scope": scope, "saves": saves, "grade": "named"}
+    return {**about, "samples": None}
 
 
 def answer(*findings: Any, enough: bool = True) -> dict[str, Any]:
