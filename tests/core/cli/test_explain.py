@@ -45,6 +45,13 @@ def test_json_is_the_same_answer(slow_rank: Path) -> None:
     ]
 
 
+def test_it_names_the_page_on_what_it_cannot_know(slow_rank: Path) -> None:
+    """A reader who is about to believe it finds the blind spots."""
+    page = "docs/blind-spots.md"
+    assert (Path(__file__).parents[3] / page).is_file()
+    assert f"Blind spots: {page}." in run(slow_rank).output
+
+
 def test_warm_up_can_be_given(slow_rank: Path) -> None:
     """Instead of being found."""
     found = json.loads(run(slow_rank, "--json", "--warmup", 4).output)

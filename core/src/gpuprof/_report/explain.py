@@ -564,7 +564,8 @@ def _confidence(answer: Explanation) -> str:
     if not answer.paths:
         lines = [f"Nothing was timed, so nothing is explained.{clocks}"]
     else:
-        lines = [f"{share} of the critical path is explained.{clocks}"]
+        blind = "Blind spots: docs/blind-spots.md."
+        lines = [f"{share} of the critical path is explained.{clocks} {blind}"]
     if confidence.worker and answer.paths:
         instrument = remedy(answer)
         is_known = instrument in ("", helps(answer)) or _suspect(answer)
