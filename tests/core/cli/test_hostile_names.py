@@ -133,7 +133,7 @@ def command_lines(run: str, other: str, config: str) -> Iterator[tuple[str, ...]
     yield from (("collect", run), ("collect", NAME), ("runs",), ("runs", "--json"))
     yield from (("clean", NAME), ("clean", run), ("clean", "--older-than", "1"))
     yield from (("clean", "--cache"), ("capture", "--run", run, "--steps", "3"))
-    yield from (("stacks", run), ("stacks", NAME))
+    yield from (("stacks", run), ("stacks", NAME), ("top", run, "--once"))
     yield ("export", "--anonymous", run, "-o", f"{config}.copies")
     yield from (("export", NAME), ("export", "--anonymous", run, "-o", f"/dev/null/{NAME}"))
     yield from (("doctor", NAME), ("doctor", "backend=none", f"output_dir=/dev/null/{NAME}"))

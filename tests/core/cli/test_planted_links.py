@@ -46,6 +46,7 @@ COMMAND = {
     "collect": "collect {run}",
     "capture": "capture --run {run} --steps 5",
     "stacks": "stacks {run} --again 0",
+    "top": "top {run} --once",
     "export": "export --anonymous {run} -o {runs}/copies",
     "runs": "runs --output-dir {runs}",
     "clean": "clean run --yes --output-dir {runs}",

@@ -574,6 +574,12 @@ def _check(rows: Rows, places: int, tracks: int, words: int) -> None:
             raise ValueError("a call that ends before it begins")
 
 
+def paths(directory: Path) -> list[Path]:
+    """The files of all ledgers of a run, by node and name."""
+    files = sorted(directory.glob(f"*/*{SUFFIX}"))
+    return [path for path in files if not path.parent.name.startswith(".")]
+
+
 def ledgers(directory: Path) -> tuple[list[Ledger], list[str]]:
     """Read all ledgers of a run, and align their times.
 
@@ -581,9 +587,7 @@ def ledgers(directory: Path) -> tuple[list[Ledger], list[str]]:
         The ledgers, sorted by node and name, and a sentence for each that cannot be read.
     """
     readable, problems = [], []
-    for path in sorted(directory.glob(f"*/*{SUFFIX}")):
-        if path.parent.name.startswith("."):
-            continue
+    for path in paths(directory):
         try:
             readable.append(read(path))
         except OutputError as error:

@@ -20,6 +20,7 @@ from gpuprof.errors import GpuprofError
 COMMANDS = {
     "run": "Run a job and record it as it is; with a backend, under its profiler.",
     "capture": "Capture steps on the armed workers of a running job.",
+    "top": "Show a running job: its steps, what bounds them, who waits for whom.",
     "stacks": "Show what every process of a running job does now, and who waits for whom.",
     "report": "Show a run's timing trees, or the ranges in its reports.",
     "explain": "Explain why a step takes as long as it does: critical path, stragglers, causes.",
