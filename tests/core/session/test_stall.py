@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -89,16 +88,24 @@ def test_nothing_is_expected_where_no_scope_is_open(tmp_path: Path) -> None:
 
 
 def test_what_a_process_does_for_the_first_time_may_take_minutes(tmp_path: Path) -> None:
-    """Its first step may compile, while others wait for it; after an hour that is an alarm."""
+    """Its first step may compile, while others wait for it; after ten minutes that is one alarm."""
     job = Job(tmp_path, 2, 0.1)
     job.go_on(100, 0, 1)
+    job.go_on(40)
     job.far[1] = job.far[1]._replace(first=True)
-    job.go_on(1000)
+    job.go_on(600)
     assert [] == job.alarms
-    (mark,) = tmp_path.glob("first-*")
-    os.utime(mark, (0, 0))
-    job.go_on(20)
-    assert [1] == [number for _, number in job.alarms]
+    job.go_on(10_000)
+    assert [("610 s; the longest scope before took 0.1 s", 1)] == job.alarms
+
+
+def test_the_first_call_of_a_run_may_hang(tmp_path: Path) -> None:
+    """Nothing has ever ended: after ten minutes that is one alarm."""
+    job = Job(tmp_path, 2, 0.0)
+    job.go_on(600)
+    assert [] == job.alarms
+    job.go_on(10_000)
+    assert [("610 s; no scope has ended before", 1)] == job.alarms
 
 
 def test_a_node_without_the_runs_directory_makes_no_alarm(tmp_path: Path) -> None:

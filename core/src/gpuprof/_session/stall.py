@@ -32,9 +32,9 @@ LEAST = 60.0
 TIMES = 30
 """A silence must last this many times as long as the longest scope so far. An evaluation may take
 as long as 20 steps."""
-FIRST = 3600.0
-"""Seconds for which a process may be in a scope that has not ended before: its first step may
-compile."""
+FIRST = 600.0
+"""The shortest silence while nobody knows how long an open scope takes, as it has never ended
+before: a first step may download a model, and compile. Such a silence causes one alarm."""
 MOVES = 3
 """The exit code of `gpuprof stacks --unless-within` if something has ended."""
 _MOST = 3
@@ -110,12 +110,13 @@ class StallWatch:
             OSError: the directory cannot be written.
         """
         end_count, longest, inside, first = self._progress()
+        begins = first and not self._is_first
         if first != self._is_first:
             self._is_first = first
             self._note_first()
         now = self._clock()
         common_longest = self._known()
-        if end_count != self._ended or common_longest is None:
+        if end_count != self._ended or begins or common_longest is None:
             self._ended = end_count
             if common_longest is None or longest > _MORE * common_longest:
                 write_json(self._file, {"longest": max(longest, common_longest or 0.0)})
@@ -125,16 +126,20 @@ class StallWatch:
         if stamp != self._stamp:
             self._stamp, self._since = stamp, now
         usual = max(longest, common_longest or 0.0)
-        limit = self._silence or max(LEAST, TIMES * usual)
+        is_new = not self._silence and (not usual or self._is_any_first())
+        limit = self._silence or max(LEAST, TIMES * usual, FIRST if is_new else 0.0)
         count = self._alarms()[1]
         if count != self._count:
             self._count, self._counted = count, now
         due = self._counted + limit * 2 ** (count - 1) if count else self._since + limit
-        if inside and usual and now > due and not self._excused():
+        is_due = now > due and not (is_new and count)
+        # a node without the run's own directory does not see the progress of others
+        if inside and is_due and os.path.exists(os.path.join(self._run_directory, "run.json")):
             number = self._claim()
             if number:
-                seconds = f"{self.quiet:.0f} s; the longest scope before took {usual:.3g} s"
-                self._alarm(self._run_directory, number, seconds, limit)
+                before = f"the longest scope before took {usual:.3g} s"
+                words = before if usual else "no scope has ended before"
+                self._alarm(self._run_directory, number, f"{self.quiet:.0f} s; {words}", limit)
 
     def _note_first(self) -> None:
         if self._is_first:
@@ -143,22 +148,9 @@ class StallWatch:
             with suppress(FileNotFoundError):
                 os.unlink(self._first)
 
-    def _excused(self) -> bool:
-        """Whether there may be progress that this process does not see.
-
-        That is so on a node without the run's own directory, and while any process is in a scope
-        that nobody knows the duration of.
-        """
-        if not os.path.exists(os.path.join(self._run_directory, "run.json")):
-            return True
-        if self._silence:
-            return False  # the user knows
-        times = []
-        for name in os.listdir(self._path):
-            with suppress(OSError):
-                if name.startswith("first-"):
-                    times.append(os.lstat(os.path.join(self._path, name)).st_mtime)
-        return time.time() - max(times, default=0.0) < FIRST
+    def _is_any_first(self) -> bool:
+        """Whether any process is in a scope that nobody knows the duration of."""
+        return any(name.startswith("first-") for name in os.listdir(self._path))
 
     def _known(self) -> float | None:
         """The duration of the longest scope of all processes; ``None`` if it is not known."""
