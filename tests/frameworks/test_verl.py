@@ -139,6 +139,11 @@ class TestSamples:
         last = [tail(run.samples, step.start, step.end).sample[0] for step in run.steps[1:]]
         assert ["0.0"] * 9 == [run.samples.ids[sample].split("/")[1] for sample in last]
 
+    def test_explain_names_the_tail(self, ran: RunJob) -> None:
+        """First, although nothing records the inference servers."""
+        answer = json.loads(ran(VERL, "samples").command("explain", "--json"))
+        assert "tail" == answer["findings"][0]["cause"]
+
 
 def test_its_own_profiler_stays_on_without_a_run() -> None:
     """In a process that Ray's hook has prepared, for a trainer that begins no run."""

@@ -777,6 +777,43 @@ def test_a_driver_whose_workers_left_no_ledger_may_wait_in_any_scope(tmp_path: P
     assert {"unexplained"} == {kind for _, _, kind, _, _ in found(read(tmp_path, made))}
 
 
+def agent_loop(directory: Path, *, noted: bool) -> Run:
+    """A worker whose task awaits an engine without a ledger, from 15 to 90, while others end.
+
+    The scope around that begins in one part of its coroutine and ends in the next one.
+    """
+    made = driver(100)
+    made.span("ray.get", 2, 98, waits_for="*", waits=["ray:1"])
+    made.sent(1, 2, "ray:1")
+    worker = SimulatedLedger("Worker-0")
+    worker.loops[2] = 1
+    worker.span("rollout", 10, 15, track=2)
+    worker.span("generate", 12, 92, track=2)
+    worker.span(("generate", "await"), 15, 90, track=2, waits_for="*")
+    worker.span("rollout", 93, 96, track=2, releases=["ray:1"])
+    if noted:
+        worker.sample("short", "generate", 12, 30)
+        worker.sample("long", "generate", 12, 92)
+        worker.sample("short", "reward", 30, 40)
+    return read(directory, made, worker)
+
+
+def test_a_scope_may_end_after_the_part_of_a_coroutine_in_which_it_began(tmp_path: Path) -> None:
+    """The path goes through it, and not past it."""
+    assert [
+        ("Worker-0", "generate", "work", 12, 15),
+        ("Worker-0", "await", "unexplained", 15, 90),
+        ("Worker-0", "generate", "work", 90, 92),
+        ("Worker-0", "", "dispatch", 92, 93),
+        ("Worker-0", "rollout", "work", 93, 96),
+    ] == found(agent_loop(tmp_path, noted=False))[2:7]
+
+
+def test_a_worker_with_samples_is_in_their_phase(tmp_path: Path) -> None:
+    """Where no scope and no key says more."""
+    assert ("Worker-0", "generate", "samples", 15, 90) in found(agent_loop(tmp_path, noted=True))
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=40),
     st.integers(0, 125),
@@ -788,7 +825,7 @@ def test_the_way_out_of_many_spans_is_short(rows: list[tuple[int, int]], time: i
     )
     starts, ends = [row[0] for row in ordered], [row[1] for row in ordered]
     spans = _Spans([0] * len(rows), starts, ends, [False], {})
-    inner, child = bisect_left(starts, time) - 1, -1
+    inner, last = bisect_left(starts, time) - 1, -1
     while inner >= 0 and ends[inner] < time:
-        child, inner = inner, spans.parents[inner]
-    assert (inner, child) == spans.at(time)
+        last, inner = max(last, ends[inner]), spans.parents[inner]
+    assert (inner, None if last < 0 else last) == spans.at(time)

@@ -90,6 +90,23 @@ def test_any_phases_can_be_explained(phases: list[str], everywhere: bool, tmp_pa
     assert answer(ledgers, tmp_path).steps["all"] == STEPS
 
 
+def test_a_tail_is_named_though_its_worker_is_in_no_scope(tmp_path: Path) -> None:
+    """Its samples tell what it does, and which of them the step waits for."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("Worker-0")
+    for step in range(STEPS):
+        begin, key = 100 * step * MS, f"queue:{step}"
+        driver.step(step, begin, begin + 100 * MS)
+        driver.span("queue.get", begin, begin + 99 * MS, waits_for="Worker", waits=[key])
+        for number in range(24):
+            end = begin + (96 if number == 7 else 20) * MS
+            worker.sample(f"{step}/{number}", "generate", begin, end, tokens=end - begin)
+        worker.span("collect", begin + 96 * MS, begin + 98 * MS, releases=[key])
+    explanation = answer([driver, worker], tmp_path)
+    assert explanation.confidence.explained > 0.9
+    assert [("tail", "named")] == [(f.cause, f.grade) for f in explanation.findings]
+    assert pytest.approx(0.76, abs=0.02) == explanation.findings[0].saves
+
+
 def held(*stays: tuple[int, int]) -> Stays:
     """A worker with these samples."""
     start, end = np.array(stays, np.int64).T

@@ -20,17 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuprof._analysis.run import MAIN_TRACK, Run, rows_of
+from gpuprof._analysis.samples import working
 from gpuprof._analysis.waits import BARRIER, DATA
 from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS
 from gpuprof._session.instruments.coroutines import AWAIT, RUN, SLEEP
 
 Integers = NDArray[np.int64]
 
-Kind = Literal["work", "handover", "data", "unexplained", "dispatch", "outside"]
+Kind = Literal["work", "handover", "data", "unexplained", "dispatch", "outside", "samples"]
 """What time on the path is: ``work`` in a scope; ``handover``: a wait after it was released, such
 as a transfer, or a collective after all have entered it; ``data``: a wait for the next batch;
 ``unexplained``: a wait whose end nobody knows the reason of; ``dispatch``: a call on its way to a
-worker; ``outside`` of any scope."""
+worker; ``outside`` of any scope; ``samples``: in no scope, or in a wait for nobody knows what,
+while the process worked on samples."""
 Moment = tuple[int, int, int]
 """A time in a process and on a track of it: both numbers, and nanoseconds of the run."""
 _Link = tuple[int, int, int, int, int]
@@ -142,14 +144,18 @@ class _Spans:
             self.waits[position] = wait
             around.append(position)
 
-    def at(self, time: int) -> tuple[int, int]:
-        """The innermost span just before a time, and the one in it that ended last; -1 for none."""
-        position, child = bisect_left(self.starts, time) - 1, -1
+    def at(self, time: int) -> tuple[int, int | None]:
+        """The innermost span just before a time, -1 for none; and the last end of those in it.
+
+        A scope in a task may end after the part of the coroutine in which it began.
+        """
+        position, last = bisect_left(self.starts, time) - 1, -1
         while position >= 0 and self.ends[position] < time:
-            child, jump = position, self._jumps[position]
+            jump = self._jumps[position]
             far = jump >= 0 and self._reach[position] < time and self.ends[jump] < time
+            last = max(last, self._reach[position] if far else self.ends[position])
             position = jump if far else self.parents[position]
-        return position, child
+        return position, None if last < 0 else last
 
 
 class Graph:
@@ -177,6 +183,7 @@ class Graph:
         self._called: dict[int, _Link | None] = {}
         self._polling: dict[int, bool] = {}
         self._turns: dict[tuple[int, int], list[_Turn]] = {}
+        self._in_flight: dict[int, list[tuple[int, Integers, Integers]]] = {}
         self._window: Window = (-1, -1)
         self._around: tuple[int, int] = (0, 0)
 
@@ -336,12 +343,9 @@ class Graph:
             earlier = [(arrival[0], arrival[1], min(arrival[2], time)) for arrival in arrivals]
             return Stretch(last, OUTSIDE, time, time, "dispatch", tuple(earlier))
         spans = self._spans_of(process).get(track)
-        inner, child = -1, -1
-        if spans is not None:
-            inner, child = spans.at(time)
-            if inner >= 0 and self._is_around(spans, inner):
-                inner = -1
-        boundary = None if spans is None or child < 0 else spans.ends[child]
+        inner, boundary = (-1, None) if spans is None else spans.at(time)
+        if spans is not None and inner >= 0 and self._is_around(spans, inner):
+            inner = -1
         if spans is None or inner < 0:
             return self._outside(moment, boundary, alone)
         wait = spans.waits[inner]
@@ -768,11 +772,45 @@ class Graph:
         return [part for stretch in stretches for part in self.parts(stretch)]
 
     def parts(self, stretch: Stretch) -> list[Stretch]:
-        """A stretch, split into its own time and the calls that were not recorded one by one.
+        """A stretch, split into what is known of its time: the order of the parts is arbitrary.
 
-        Such calls get a share of the scope around them. When they ran in that scope is not known,
-        so their order is arbitrary.
+        Calls that were not recorded one by one get a share of the scope around them. Where else
+        nothing is known, the process works on its samples while it has some.
         """
+        return [piece for part in self._with_folds(stretch) for piece in self._with_samples(part)]
+
+    def _with_samples(self, stretch: Stretch) -> list[Stretch]:
+        is_called = stretch.place != OUTSIDE and self.run.places[stretch.place].name in CALLS
+        if stretch.kind != "outside" and not (stretch.kind == "unexplained" and is_called):
+            return [stretch]
+        time, place = self._on_samples(stretch)
+        edge = stretch.start + time
+        parts = [
+            attrs.evolve(stretch, end=edge, place=place, kind="samples"),
+            attrs.evolve(stretch, start=edge),
+        ]
+        return [part for part in parts if part.duration]
+
+    def _on_samples(self, stretch: Stretch) -> tuple[int, int]:
+        """For how long a process had samples in a stretch, and the place of most of that time."""
+        samples, number = self.run.samples, stretch.process
+        if number not in self._in_flight:
+            mine = np.flatnonzero(working(samples) & (samples.process == number))
+            by_phase = [(OUTSIDE, mine)] + [
+                (self.run.phases[phase], mine[samples.phase[mine] == phase])
+                for phase in np.unique(samples.phase[mine]).tolist()
+            ]
+            self._in_flight[number] = [
+                (place, *_merged(samples.start[rows], samples.end[rows]))
+                for place, rows in by_phase
+            ]
+        (_, *of_any), *by_place = self._in_flight[number]
+        edges = stretch.start, stretch.end
+        time = _inside(*edges, *of_any)
+        place = max(by_place, key=lambda times: _inside(*edges, *times[1:]), default=(OUTSIDE,))[0]
+        return time, place
+
+    def _with_folds(self, stretch: Stretch) -> list[Stretch]:
         if stretch.kind not in ("work", "outside"):
             return [stretch]
         if stretch.process == self.run.driver and self.blind:
@@ -821,12 +859,7 @@ class Graph:
                 _, start, end, _, _ = rows_of(process)
                 starts.append(start)
                 ends.append(end)
-        start, end = np.concatenate(starts), np.concatenate(ends)
-        order = np.argsort(start, kind="stable")
-        start, end = start[order], np.maximum.accumulate(end[order])
-        first = np.flatnonzero(np.concatenate([[True], start[1:] > end[:-1]])[: len(start)])
-        last = np.concatenate([first[1:] - 1, [len(end) - 1]]) if len(first) else first
-        return start[first], end[last]
+        return _merged(np.concatenate(starts), np.concatenate(ends))
 
     def _where_workers_rest(self, stretch: Stretch) -> list[Stretch]:
         """A driver's time is its own only while no worker is in a scope: else it may wait.
@@ -918,7 +951,8 @@ class Graph:
         It would wait as long as need be, so that this holds nothing up that it does not already.
         """
         driver = self.run.driver
-        return stretch.kind == "outside" and driver is not None and stretch.process != driver
+        waits = stretch.kind == "outside" and driver is not None and stretch.process != driver
+        return waits and 2 * self._on_samples(stretch)[0] < stretch.duration
 
     def plan(self, window: Window) -> Plan:
         """The plan for a replay of some steps in a row."""
@@ -1247,6 +1281,21 @@ def _as_they_come(calls: Sequence[Call]) -> bool:
         and not (messages and any(len(call.requests) > 1 for call in calls))
         and sum(first <= second for first, second in pairs) >= _IN_ORDER * len(pairs)
     )
+
+
+def _merged(start: Integers, end: Integers) -> tuple[Integers, Integers]:
+    """The starts and ends of the times that any of some spans covers."""
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], np.maximum.accumulate(end[order])
+    first = np.flatnonzero(np.concatenate([[True], start[1:] > end[:-1]])[: len(start)])
+    last = np.concatenate([first[1:] - 1, [len(end) - 1]]) if len(first) else first
+    return start[first], end[last]
+
+
+def _inside(begin: int, until: int, starts: Integers, ends: Integers) -> int:
+    """For how long some times, which do not overlap, are between two moments."""
+    low, high = np.searchsorted(ends, begin, "right"), np.searchsorted(starts, until)
+    return int((ends[low:high].clip(max=until) - starts[low:high].clip(min=begin)).sum())
 
 
 def _time(moment: Moment) -> int:

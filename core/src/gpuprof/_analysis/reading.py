@@ -307,6 +307,8 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
     starts = np.array([step.start for step in run.steps], np.int64)
     ends = np.array([step.end for step in run.steps], np.int64)
     run.samples = samples_of(ledgers, starts, ends)
+    run.phases = list(range(len(places), len(places) + len(run.samples.names)))
+    run.places += [Place(name, name, -1, 0) for name in run.samples.names]
     run.attributes = attributes_of(ledgers, [step.number for step in run.steps], starts)
     return run
 

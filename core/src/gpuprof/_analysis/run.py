@@ -170,6 +170,7 @@ class Run:
         elsewhere: how many steps are left out, with the ranks that marked them: a launcher has
             started the job several times, with different ranks.
         samples: the samples that the job has recorded.
+        phases: for each of their phases its position in `places`, which has no calls.
         attributes: numbers that the job gave of each step, such as tokens: an array by position in
             `steps` for each name, NaN where it gave none. See `samples.attributes_of`.
         state: whether it has ended, as far as its files tell.
@@ -194,6 +195,7 @@ class Run:
     recognised: list[Collective] = attrs.field(factory=list)
     elsewhere: int = 0
     samples: Samples = attrs.field(factory=Samples)
+    phases: list[int] = attrs.field(factory=list)
     attributes: dict[str, Floats] = attrs.field(factory=dict)
     state: State = "ended"
     problems: list[str] = attrs.field(factory=list)

@@ -72,6 +72,7 @@ _KINDS = {
     "unexplained": "unexplained",
     "dispatch": "call under way",
     "outside": "",
+    "samples": "samples in flight",
 }
 
 

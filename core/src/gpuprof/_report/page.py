@@ -365,7 +365,7 @@ def _gantt(run: Run, explainer: Explainer | None, bars: Sequence[int]) -> _Secti
     }
 
 
-_KINDS = ("work", "handover", "data", "unexplained", "dispatch", "outside")
+_KINDS = ("work", "handover", "data", "unexplained", "dispatch", "outside", "samples")
 
 
 def _order(run: Run, explainer: Explainer, bars: Sequence[int]) -> tuple[list[int], dict[int, str]]:

@@ -240,7 +240,7 @@ function ticks(most, about) {
 
 // One step, all workers
 
-const KINDS = { work: "", handover: "after the wait", data: "waits for data", unexplained: "unexplained", dispatch: "call under way", outside: "" };
+const KINDS = { work: "", handover: "after the wait", data: "waits for data", unexplained: "unexplained", dispatch: "call under way", outside: "", samples: "samples in flight" };
 const ROW = 26;
 
 function drawGantt(root, run, chooseDrawn) {
