@@ -29,7 +29,7 @@ class SimulatedLedger:
         collections: generation, start and end of the garbage collector's runs.
         sizes: place, time and bytes of what calls handled.
         main: times, for how long the main thread had run by then, and was ready to.
-        threads: the same of other threads, by their names.
+        threads: the same of other threads, by their names, or tracks if they have scopes.
         usage: what the process had used by some times; what is left out is 0.
         cards: card, time, per cent, memory, clock and reasons of what GPUs did.
     """
@@ -54,7 +54,7 @@ class SimulatedLedger:
         self.collections: list[tuple[int, int, int]] = []
         self.sizes: list[tuple[int, int, int]] = []
         self.main: list[tuple[int, int, int]] = []
-        self.threads: dict[str, list[tuple[int, int, int]]] = {}
+        self.threads: dict[str | int, list[tuple[int, int, int]]] = {}
         self.usage: list[dict[str, int]] = []
         self.cards: list[tuple[int, int, int, int, int, int]] = []
         self._sent: list[tuple[int, int, str, str]] = []
@@ -145,7 +145,7 @@ class SimulatedLedger:
         made.sizes(self.sizes)
         made.main(self.main)
         for number, (name, rows) in enumerate(self.threads.items(), 100):
-            track = made.track(name, number)
+            track = name if isinstance(name, int) else made.track(name, number)
             made.threads((track, *row) for row in rows)
         made.usage(self.usage)
         made.cards(self.cards)

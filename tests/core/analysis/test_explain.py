@@ -113,6 +113,30 @@ def test_a_wait_without_a_key_gets_advice_that_can_be_followed(
     assert bool(given) == bool(advice)
 
 
+def test_a_wait_inside_of_a_wait_is_not_named(tmp_path: Path) -> None:
+    """The group waits in the loader, whatever queue that reads."""
+    ledger = SimulatedLedger("A-0")
+    for step in range(10):
+        begin = 100 * step * MS
+        ledger.step(step, begin, begin + 100 * MS)
+        ledger.span("DataLoader.next", begin, begin + 90 * MS, waits_for="data")
+        ledger.span(["DataLoader.next", "queue.get"], begin, begin + 90 * MS, waits_for="*")
+    (group,) = explain(reading.read(write_run(tmp_path, [ledger]))).groups
+    assert ("DataLoader.next", "data") == (group.scope, group.waits_for)
+
+
+def test_equal_names_on_a_path_have_the_scopes_around_them(tmp_path: Path) -> None:
+    """A model's forward is called for the loss, and to generate."""
+    ledger = SimulatedLedger("A-0")
+    for step in range(10):
+        begin = 100 * step * MS
+        ledger.step(step, begin, begin + 100 * MS)
+        ledger.span(["generate", "forward"], begin, begin + 60 * MS)
+        ledger.span(["loss", "forward"], begin + 60 * MS, begin + 90 * MS)
+    path = explain(reading.read(write_run(tmp_path, [ledger]))).paths[0]
+    assert ["generate/forward", "loss/forward"] == [part.scope for part in path.parts[:2]]
+
+
 @pytest.mark.parametrize("marked", [False, True])
 def test_what_a_task_awaits_outside_of_ray_can_be_marked(marked: bool, tmp_path: Path) -> None:
     """With a timer around it, as the advice says."""

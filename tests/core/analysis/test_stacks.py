@@ -125,7 +125,7 @@ def test_what_is_in_no_scope_has_a_line(tmp_path: Path) -> None:
     assert bounds.endswith("(outside any scope: data.py:88), unless it waits there for others")
 
 
-def outside(directory: Path, main: list[Frame]) -> list[Line]:
+def outside(directory: Path, main: list[Frame], other: Frame = PUMP) -> list[Line]:
     """A rank outside any scope, while another thread runs; the main thread works every fifth ms."""
     ledger = SimulatedLedger("A-0")
     place = ledger.place("pump (thread)")
@@ -134,7 +134,7 @@ def outside(directory: Path, main: list[Frame]) -> list[Line]:
         begin = step * STEP * MS
         ledger.step(step, begin, begin + STEP * MS)
         for at in range(begin, begin + STEP * MS, 5 * MS):
-            samples.append(([PUMP], 2, place, 1, at, at + 5 * MS))
+            samples.append(([other], 2, place, 1, at, at + 5 * MS))
             samples.append((main, 1, 0, 1, at, at + 4 * MS))
             samples.append(([MAIN, RESIZE], 1, 0, 1, at + 4 * MS, at + 5 * MS))
     write_stacks(ledger.write(directory), samples)
@@ -152,6 +152,15 @@ def test_what_the_main_thread_waits_for_has_a_line(tmp_path: Path) -> None:
     """If it only waits, the line is another thread's."""
     (line,) = outside(tmp_path / "run", [MAIN, IDLE[-1]])
     assert ("data.pump", 7) == (line.name, line.line)
+
+
+def test_a_thread_that_watches_another_has_no_line(tmp_path: Path) -> None:
+    """Ray Train's waits for an error of the training, in a function of C."""
+    runner = "ray.train.v2._internal.execution.worker_group.thread_runner"
+    file = f"/usr/lib/python3.11/site-packages/{runner.replace('.', '/')}.py"
+    watch: Frame = ("ThreadRunner._monitor_target", runner, file, 72)
+    (line,) = outside(tmp_path / "run", IDLE, watch)
+    assert ("data.resize", 41) == (line.name, line.line)
 
 
 def test_a_line_that_leads_everywhere_is_nobodys_answer(tmp_path: Path) -> None:

@@ -80,6 +80,24 @@ def test_a_thread_that_holds_the_gil_is_named(tmp_path: Path) -> None:
     assert "while its thread burner runs: it waits for Python's global lock" in words(finding).says
 
 
+def test_a_method_that_waits_for_a_thread_does_not_wait_for_the_gil(tmp_path: Path) -> None:
+    """Ray Tune's trials are functions: a thread runs them, and the actor's method waits for it."""
+    ledger = SimulatedLedger("trial-0")
+    main, thread = (ledger.threads.setdefault(track, []) for track in (1, 2))
+    for step in range(100):
+        begin = 100 * step * MS
+        ledger.step(step, begin, begin + 100 * MS)
+        ledger.span("forward", begin, begin + 60 * MS, track=2)
+    ledger.span("train", 0, 10_000 * MS)
+    ledger.span(["train", "queue.get"], 0, 7_000 * MS, waits_for="*")
+    for second in range(11):
+        main.append((second * SECOND, 0, 0))
+        thread.append((second * SECOND, second * SECOND * 6 // 10, 0))
+        ledger.usage.append({"time": second * SECOND})
+    answer = explain(reading.read(write_run(tmp_path / "run", [ledger])))
+    assert [] == answer.findings
+
+
 def test_a_pool_of_native_threads_does_not_hold_the_gil(tmp_path: Path) -> None:
     """The process keeps two processors busy, but no thread of Python runs beside the work."""
     ledger = SimulatedLedger("Rank-0")

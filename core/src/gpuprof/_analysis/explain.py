@@ -5,6 +5,7 @@ This module returns values only: `gpuprof._report.explain` writes the sentences.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from gpuprof._analysis import causes, rollouts, stacks, stragglers
 from gpuprof._analysis.causes import Finding, Record, Unknown
-from gpuprof._analysis.loop import EXPLAINED
+from gpuprof._analysis.loop import EXPLAINED, NAMES
 from gpuprof._analysis.path import CALLS, OUTSIDE, Kind
 from gpuprof._analysis.run import Collective, Process, Run, by_name, imbalance, of_ranks
 from gpuprof._analysis.samples import Attribute, summarized
@@ -435,13 +436,15 @@ class Explainer:
         rows = self.run.sums
         rows = rows[np.isin(rows["process"], columns) & np.isin(rows["step"], self.record.usual)]
         sums = np.bincount(rows["place"], rows["waiting"], len(self.run.places) + 1)
-        place = int(np.argmax(sums))
-        if not sums[place]:
+        if not sums.any():
             return "", ""
-        number = place
-        while self.run.places[number].waits_for is None:
-            number = self.run.places[number].parent
-        return self.run.places[place].name, self.run.places[number].waits_for or ""
+        # a library may wait in a scope of its own: `DataLoader.next` says more than `queue.get`
+        outermost = np.arange(len(sums))
+        for number, place in enumerate(self.run.places):  # a parent stands before its children
+            if place.parent >= 0 and self.run.waiting_places[place.parent]:
+                outermost[number] = outermost[place.parent]
+        place = self.run.places[int(np.argmax(np.bincount(outermost, sums)))]
+        return place.name, place.waits_for or ""
 
     # The critical path
 
@@ -475,14 +478,18 @@ class Explainer:
         for stretch in record.stretches(position):
             key = stretch.process, stretch.place, stretch.kind
             sums[key] = sums.get(key, 0) + stretch.duration
+        places = {place for _, place, _ in sums} - {*NAMES}
+        counts = Counter(self.run.places[place].name for place in places)
         parts = []
         for key, length in sorted(sums.items(), key=lambda item: -item[1]):
+            number, place, kind = key
+            name = record.name(place, number)
             on_path = record.shares.get(key)
             parts.append(
                 PathPart(
-                    self.run.processes[key[0]].name,
-                    record.name(key[1], key[0]),
-                    key[2],
+                    self.run.processes[number].name,
+                    self.run.places[place].path if counts[name] > 1 else name,
+                    kind,
                     length / 1e9,
                     length / max(1, step.duration),
                     0.0 if on_path is None else float((on_path >= _ON_PATH).mean()),

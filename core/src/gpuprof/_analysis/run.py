@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuprof._analysis.samples import Samples
-from gpuprof._analysis.waits import COMMUNICATES, READS_DEVICE
+from gpuprof._analysis.waits import COMMUNICATES, NOTHING, READS_DEVICE
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import Ledger
 from gpuprof._artifacts.runs import State
@@ -623,20 +623,26 @@ def time_at(
 
 
 def working_track(ledger: Ledger) -> int | None:
-    """The ledger's number of the thread whose scopes take longest, of those that it counts.
+    """The ledger's number of the thread that works longest in scopes, of those that it counts.
 
-    The main thread if none has scopes; ``None`` if the ledger counts no threads.
+    The main thread if none works in scopes; ``None`` if the ledger counts no threads.
     """
     counted = np.unique(ledger.threads["track"])
     if not len(counted):
         return None
-    top = np.array([place.depth == 1 for place in ledger.places])
+    # what its waits take is no work: an actor's method may wait for the thread that works
+    waits = [False]
+    signs = [0]
+    for place in ledger.places[1:]:  # a parent stands before its children
+        around = waits[place.parent]
+        waits.append(around or place.waits_for not in (None, NOTHING))
+        signs.append((place.depth == 1) - (waits[-1] and not around))
     times = np.zeros(len(ledger.tracks))
     for rows, took in (
         (ledger.spans, ledger.spans["end"] - ledger.spans["start"]),
         (ledger.folds, ledger.folds["busy"]),
     ):
-        times += np.bincount(rows["track"], took * top[rows["place"]], len(times))
+        times += np.bincount(rows["track"], took * np.array(signs)[rows["place"]], len(times))
     if times[counted].any():
         return int(counted[times[counted].argmax()])
     main = ledger.main

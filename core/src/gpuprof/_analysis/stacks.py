@@ -51,7 +51,7 @@ _LIBRARY = re.compile(r"^<|[/\\](site|dist)-packages[/\\]|[/\\]lib(64)?[/\\]pyth
 """Files whose lines a user did not write."""
 _IDLE = re.compile(
     r"threading\.(Condition\.wait|Thread\.(join|_wait_for_tstate_lock))|queue\.\w*Queue\.get"
-    r"|ray\._private\.worker\.Worker\.main_loop"
+    r"|ray\._private\.worker\.Worker\.main_loop|ray\.train\..*\.ThreadRunner\._monitor_target"
     r"|selectors\.\w+\.select|socket\.socket\.accept|concurrent\.futures\.thread\._worker"
 )
 """Functions in which a library's own threads wait for work."""
