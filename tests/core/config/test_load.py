@@ -455,6 +455,24 @@ def test_step_at_is_a_name(name: str) -> None:
     ) == found
 
 
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"capture_slow": -1}, "-1 is not valid; expected a number of ranks, or 0 for none"),
+        ({"capture_slow": 2, "ledger": False},
+         "2: not valid with ledger: false, which shows who is slow; remove one of the two"),
+        ({"capture_slow": 2, "staging_dir": "staged"},
+         ("2: not valid with staging_dir: gpuprof looks for slow ranks in output_dir; remove one "
+          "of the two")),
+    ],
+)  # fmt: skip
+def test_slow_ranks_need_a_ledger_in_the_output_directory(
+    keys: dict[str, object], problem: str
+) -> None:
+    """The search reads the ledgers there."""
+    assert [f"capture_slow: {problem}"] == problems({"backend": "none", **keys})
+
+
 def test_step_at_an_actors_method_needs_the_instrument() -> None:
     """The one that sees the calls of actors."""
     config = {"backend": "none", "step_at": "Learner.train", "instruments": ["torch"]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,13 @@ def test_every_row_has_the_steps_that_any_worker_captures(
 ) -> None:
     """Also the row of a worker that is not profiled, which waits for the others."""
     assert expected == captured_steps(group, **data)
+
+
+def test_slow_ranks_cannot_be_captured_if_nobody_is_armed() -> None:
+    """The error names both keys that are missing."""
+    expected = "capture_slow: 2: no worker is armed; set armed: true and steps: []"
+    with pytest.raises(ConfigError, match=f"^{re.escape(expected)}$"):
+        planner(steps=[3], capture_slow=2).worker("ActorGroup", 0)
 
 
 def test_a_run_is_armed_if_any_of_its_groups_is() -> None:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import attrs
 
-from gpuprof._artifacts import early_ends, manifest
+from gpuprof._artifacts import early_ends, manifest, slow_ranks
 from gpuprof._artifacts.collect import Collection
 from gpuprof._artifacts.formats import Manifest, RunFile
 from gpuprof._artifacts.manifest import Filed, checksum
@@ -97,9 +97,11 @@ def make_receipt(
         explain: adds details to a row that only the caller knows.
     """
     rows: list[ReceiptRow] = []
+    plans = list(workers)
     sentences = [
         *faults,
         *stall.reports(home.directory),
+        *slow_ranks.sentences(home.directory, [plan.worker.name for plan in plans]),
         *(fault for record in records for fault in record.faults),
         *(
             f"{start.name}: {start.tool['reason']}"
@@ -108,7 +110,7 @@ def make_receipt(
             if start.tool and start.state == "ended" and start.tool["reason"]
         ),
     ]
-    for plan in workers:
+    for plan in plans:
         hooks = planner.manager(plan.worker.group)
         numbers = (opened or {}).get(plan.worker.name, ())
         rows += map(explain, receipt_rows(plan, records, hooks, numbers))

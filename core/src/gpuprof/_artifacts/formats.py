@@ -16,6 +16,7 @@ from gpuprof.errors import OutputError
 
 RUN_VERSION = 3
 RANK_VERSION = 1
+SLOW_VERSION = 1
 SETTLED_VERSION = 2
 MANIFEST_VERSION = 3
 
@@ -82,6 +83,21 @@ class RunFile(TypedDict):
     environment: Environment
     gpuprof: str
     commit: str | None
+
+
+class SlowRank(TypedDict):
+    """``slow-<number>.json``: a rank that became slow while the run went on.
+
+    Args:
+        worker: its name.
+        peer: the name of the healthy rank that was captured beside it.
+        says: how slow it was, and what was done, in a sentence.
+    """
+
+    version: int
+    worker: str
+    peer: str
+    says: str
 
 
 class Settled(TypedDict):

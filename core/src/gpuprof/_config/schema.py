@@ -210,6 +210,12 @@ class Config:
         "stall-1.txt, at least 60. null: 30 times the longest so far. 0: never.",
         default=None,
     )
+    capture_slow: int = option(
+        "Ranks to capture as soon as they are slower than their group, each beside a healthy rank. "
+        "Needs the ledger and armed workers; with backend: none, slow ranks are only reported. "
+        "0: none.",
+        default=0,
+    )
     show_env: bool = option(
         "Write and print the values of env and finish_command, masked by default. Variables with "
         "KEY, TOKEN, SECRET, PASS or CREDENTIAL in their names stay masked.",
@@ -270,6 +276,7 @@ class Config:
                 f"watchdog: {self.watchdog:g} is not valid; expected at least {LEAST_SILENCE} "
                 "seconds, or 0 for never"
             )
+        problems += self._problems_of_capture_slow()
         if len(self.waits) > MOST_WAITS:
             problems.append(f"waits: {too_many_waits(self.waits)}")
         if self.instruments and not self.ledger.enabled:
@@ -280,6 +287,23 @@ class Config:
         problems += self._problems_of_step_at()
         if problems:
             raise ConfigError(problems)
+
+    def _problems_of_capture_slow(self) -> list[str]:
+        most = self.capture_slow
+        if most < 0:
+            return [f"capture_slow: {most} is not valid; expected a number of ranks, or 0 for none"]
+        problems = []
+        if most and not self.ledger.enabled:
+            problems.append(
+                f"capture_slow: {most}: not valid with ledger: false, which shows who is slow; "
+                "remove one of the two"
+            )
+        if most and self.staging_dir is not None:
+            problems.append(
+                f"capture_slow: {most}: not valid with staging_dir: gpuprof looks for slow ranks "
+                "in output_dir; remove one of the two"
+            )
+        return problems
 
     def _problems_of_step_at(self) -> list[str]:
         name = self.step_at

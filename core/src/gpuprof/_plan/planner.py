@@ -207,6 +207,11 @@ class Planner:
                 f"{config.where('armed')}: true is not valid together with steps; expected "
                 "steps: []"
             )
+        if config.capture_slow and config.backend != "none" and not self.is_armed(group):
+            raise ConfigError(
+                f"{config.where('capture_slow')}: {config.capture_slow}: no worker is armed; set "
+                "armed: true and steps: []"
+            )
         if selection.steps is not None and not selection.steps.ranges and not selection.armed:
             return PlannedWorker(worker, False, f"{key('steps')} is empty")
         hooks = self.manager(group)

@@ -224,7 +224,7 @@ def report(run_directory: str, number: int, seconds: str, limit: float) -> None:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.DEVNULL,
-                env=_environment(),
+                env=own_environment(),
                 timeout=_PATIENCE,
                 check=False,
             )
@@ -243,8 +243,8 @@ def report(run_directory: str, number: int, seconds: str, limit: float) -> None:
     log().warning("nothing has ended in any process for %s: %s; %s", seconds, first, path)
 
 
-def _environment() -> dict[str, str]:
-    """This process's environment, without the variables that would have the command recorded."""
+def own_environment() -> dict[str, str]:
+    """The environment for a command of gpuprof: without what would have the command recorded."""
     own = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
     folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = os.pathsep.join(folder for folder in folders if not folder.startswith(own))

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import attrs
 from gpuprof_timing import Timing
 
-from gpuprof._artifacts import close, early_ends, manifest, runs
+from gpuprof._artifacts import close, early_ends, manifest, runs, slow_ranks
 from gpuprof._artifacts.collect import Collection
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, read_node
@@ -229,6 +229,8 @@ class Profiler:
             self._answerer = Answerer(
                 self.directory, "Runner.json", about, lambda: None, self.config.watchdog
             )
+        if self.directory is not None and self.config.capture_slow:
+            slow_ranks.watch(self.directory, self.config.capture_slow)
 
     def _placed(self, config: Config) -> Config:
         """The configuration, adapted to this process."""

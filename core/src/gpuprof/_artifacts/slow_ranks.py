@@ -1,0 +1,69 @@
+"""Ranks that became slow while a run went on: starts the search, and reads what it has left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+from gpuprof._artifacts.formats import SLOW_VERSION, SlowRank, read
+from gpuprof._log import log
+from gpuprof._session import stall
+from gpuprof._shim.files import write_json
+from gpuprof.errors import OutputError
+
+
+def watch(run_directory: str, most: int) -> None:
+    """Look for slow ranks from another process, for as long as this process runs.
+
+    The other process takes no time from this one's interpreter, and cannot break the job. It is a
+    child of nobody here, since the job may wait for all of its children.
+
+    Args:
+        most: ranks to capture.
+    """
+    command = [sys.executable, "-m", "gpuprof._report.slow_ranks"]
+    command += [run_directory, str(most), str(os.getpid())]
+    try:
+        subprocess.run(
+            ["/bin/sh", "-c", '"$@" &', "sh", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=stall.own_environment(),
+            start_new_session=True,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        log().warning("capture_slow: nobody looks for slow ranks: %s", error)
+
+
+def found(run_directory: str) -> list[SlowRank]:
+    """The slow ranks of a run so far."""
+    slow_ranks = []
+    for path in sorted(Path(run_directory).glob("slow-*.json")):
+        with suppress(OSError, OutputError):
+            slow_ranks.append(read(path, SlowRank, SLOW_VERSION))
+    return slow_ranks
+
+
+def note(run_directory: str, worker: str, peer: str, says: str) -> None:
+    """Leave a slow rank for the receipt.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    content: SlowRank = {"version": SLOW_VERSION, "worker": worker, "peer": peer, "says": says}
+    number = len(list(Path(run_directory).glob("slow-*.json"))) + 1
+    write_json(os.path.join(run_directory, f"slow-{number}.json"), content)
+
+
+def sentences(run_directory: str, workers: Collection[str]) -> list[str]:
+    """What was said about slow ranks that are among some workers, or are compared with one."""
+    return [
+        slow_rank["says"]
+        for slow_rank in found(run_directory)
+        if {slow_rank["worker"], slow_rank["peer"]}.intersection(workers)
+    ]

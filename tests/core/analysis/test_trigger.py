@@ -1,0 +1,73 @@
+"""Ranks that become slow while a job runs, on ledgers of jobs that never ran."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gpuprof._analysis import reading
+from gpuprof._analysis.trigger import suspect
+from support.simulated_run import SimulatedLedger, write_run
+
+MS = 1_000_000
+RANKS, STEPS, ONSET = 8, 60, 30
+Times = Callable[[int, int], float]
+"""Milliseconds that a rank takes in ``forward`` in a step."""
+
+
+def job(directory: Path, forward: Times) -> Path:
+    """A job whose ranks mark their own steps, and wait for each other at the end of each."""
+    ledgers = [SimulatedLedger(f"Trainer-{rank}") for rank in range(RANKS)]
+    noise = np.random.default_rng(0).normal(1, 0.02, (STEPS, RANKS))
+    now = 0
+    for step in range(STEPS):
+        works = [int(forward(step, rank) * noise[step, rank] * MS) for rank in range(RANKS)]
+        end = now + max(works) + 20 * MS
+        for ledger, work in zip(ledgers, works, strict=True):
+            ledger.span("forward", now, now + work)
+            ledger.span("barrier", now + work, end, waits_for="barrier")
+            ledger.step(step, now, end)
+        now = end
+    return write_run(directory / "run", ledgers)
+
+
+def slow(step: int, rank: int) -> float:
+    """Rank 3 takes 1.5 times as long from a step on."""
+    return 150 if rank == 3 and step >= ONSET else 100
+
+
+def test_a_rank_that_becomes_slow_is_a_suspect(tmp_path: Path) -> None:
+    """With the scope, and a healthy rank to compare it with."""
+    found = suspect(reading.read(job(tmp_path, slow)))
+    assert found is not None
+    assert ("Trainer-3", "forward", 7) == (found.worker, found.scope, found.peers)
+    assert found.peer not in ("", "Trainer-3")
+
+
+def test_a_known_rank_is_no_suspect_again(tmp_path: Path) -> None:
+    """Its report exists."""
+    assert suspect(reading.read(job(tmp_path, slow)), known=["Trainer-3"]) is None
+
+
+def test_steps_before_a_time_do_not_count(tmp_path: Path) -> None:
+    """As those that a capture has slowed."""
+    run = reading.read(job(tmp_path, slow))
+    assert suspect(run, since=run.steps[-5].start) is None
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        pytest.param(lambda step, rank: 100 + 4 * step, id="longer responses"),
+        pytest.param(lambda step, rank: 1500 if step % 10 == 9 else 100, id="evaluations"),
+        pytest.param(lambda step, rank: 900 if (step, rank) in ((20, 3), (50, 3)) else 100,
+                     id="pauses"),
+        pytest.param(lambda step, rank: 104 if rank == 3 else 100, id="a little slower"),
+        pytest.param(lambda step, rank: 150 if rank == step % RANKS else 100, id="by turns"),
+    ],
+)  # fmt: skip
+def test_nobody_is_a_suspect(forward: Times, tmp_path: Path) -> None:
+    """Where all ranks take longer, or one does so in some steps, or by little."""
+    assert suspect(reading.read(job(tmp_path, forward))) is None

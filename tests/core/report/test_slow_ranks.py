@@ -1,0 +1,106 @@
+"""Slow ranks of a running job are captured, each once, and noted for the receipt."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gpuprof._artifacts import runs, slow_ranks
+from gpuprof._config.load import load
+from gpuprof._report.slow_ranks import Search
+from gpuprof._session import orders
+from support.simulated_run import SimulatedLedger
+from support.waiting import wait_until
+
+MS = 1_000_000
+SAYS = "Trainer-2 took 80 % longer than its 3 peers in forward in 40 of 40 steps"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> str:
+    """A run of this process in which Trainer-2 is slow."""
+    directory = tmp_path / "run"
+    runs.begin(str(directory), "run", load({"backend": "none"}), driven=True)
+    for rank in range(4):
+        ledger = SimulatedLedger(f"Trainer-{rank}")
+        for step in range(40):
+            begin = step * 200 * MS
+            ledger.span("forward", begin, begin + (180 if rank == 2 else 100) * MS)
+            ledger.step(step, begin, begin + 200 * MS)
+        ledger.write(directory, ended=False)
+    return str(directory)
+
+
+def test_a_slow_rank_and_a_healthy_one_are_captured(run: str) -> None:
+    """By an order, as `gpuprof capture` gives it."""
+    armed = orders.Orders(orders.make(run))
+    Search(run, most=2).look()
+    (order,) = armed.poll()
+    chosen = [rank for rank in range(4) if order.selects("Trainer", rank)]
+    assert (1, 2, True) == (order.next, len(chosen), 2 in chosen)
+
+
+def test_the_receipt_says_why(run: str) -> None:
+    """To those that were captured."""
+    orders.make(run)
+    Search(run, most=2).look()
+    (slow_rank,) = slow_ranks.found(run)
+    says = f"{SAYS}: a step of Trainer-2 and {slow_rank['peer']} is captured"
+    assert [says] == slow_ranks.sentences(run, [slow_rank["peer"]])
+
+
+def test_others_are_not_told(run: str) -> None:
+    """Each rank under `gpuprof run` prints a receipt of its own."""
+    Search(run, most=2).look()
+    assert [] == slow_ranks.sentences(run, ["Environment-0"])
+
+
+def test_where_nothing_can_be_captured_the_rank_is_still_named(run: str) -> None:
+    """As with the backend none."""
+    Search(run, most=2).look()
+    (sentence,) = slow_ranks.sentences(run, ["Trainer-2"])
+    assert f"{SAYS}: gpuprof explain shows which lines it runs there" == sentence
+
+
+@pytest.mark.parametrize(("most", "goes_on"), [(1, False), (2, True)])
+def test_a_rank_is_captured_once(run: str, most: int, goes_on: bool) -> None:
+    """And the search ends once all captures are used up."""
+    search = Search(run, most)
+    search.look()
+    assert (goes_on, 1) == (search.look(), len(slow_ranks.found(run)))
+
+
+def test_the_search_ends_with_the_job(tmp_path: Path) -> None:
+    """Also if the job is killed."""
+    program = (
+        "import sys, time\n"
+        "from gpuprof._artifacts import slow_ranks\n"
+        "slow_ranks.watch(sys.argv[1], 1)\n"
+        "print('started', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE
+    ) as job:
+        assert job.stdout is not None
+        job.stdout.readline()
+        searching = f"{tmp_path} 1 {job.pid}"
+        wait_until(lambda: processes(searching), "started: the search")
+        os.kill(job.pid, signal.SIGKILL)
+        wait_until(lambda: not processes(searching), "ended: the search")
+
+
+def processes(words: str) -> list[Path]:
+    """The processes with these words in their command lines."""
+    return [path for path in Path("/proc").glob("[0-9]*/cmdline") if words in _command_line(path)]
+
+
+def _command_line(path: Path) -> str:
+    try:
+        return path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
