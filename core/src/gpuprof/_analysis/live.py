@@ -15,8 +15,8 @@ from gpuprof.errors import OutputError
 
 STEPS = 30
 """How many of the last steps an answer is about."""
-_KEPT = 3 * STEPS
-"""How many steps stay in memory, so that old ones are not dropped one by one."""
+_KEPT = 3
+"""How many times as many steps stay in memory, so that old ones are not dropped one by one."""
 _MARGIN = int(1e9)
 """Nanoseconds of rows to keep beyond those steps, because processes write once a second."""
 SILENT = 3 * CLOCK_INTERVAL
@@ -28,10 +28,14 @@ class Live:
 
     Args:
         directory: the run directory.
+        steps: how many steps count.
+        seconds: the steps that began in the last so many seconds count, too.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, steps: int = STEPS, seconds: float = 0.0) -> None:
         self.directory = directory
+        self._steps = steps
+        self._seconds = seconds
         self.durations: list[float] = []
         """The seconds of each step that has ended, in order."""
         self._last_start = -1
@@ -39,7 +43,7 @@ class Live:
         self._readers: dict[Path, ledger_files.Reader] = {}
 
     def look(self) -> Run | None:
-        """The run as of now, in which the last `STEPS` steps count.
+        """The run as of now, in which the last steps count.
 
         ``None`` until a process has left a ledger.
 
@@ -62,12 +66,14 @@ class Live:
             if step.complete and step.start > self._last_start:
                 self._last_start = step.start
                 self.durations.append(step.duration / 1e9)
-        if len(run.steps) > _KEPT:
-            begin = run.steps[-STEPS].start - _MARGIN
+        since = run.steps[-1].end - int(self._seconds * 1e9) if run.steps else 0
+        count = max(self._steps, sum(step.start >= since for step in run.steps))
+        if len(run.steps) > _KEPT * count:
+            begin = run.steps[-count].start - _MARGIN
             for member in ledgers:
                 self._readers[member.path].forget(begin - member.offset)
             self._warm_up = 0
-        for position in run.usual[:-STEPS]:
+        for position in run.usual[:-count]:
             run.steps[position] = attrs.evolve(run.steps[position], warm_up=True)
         return run
 

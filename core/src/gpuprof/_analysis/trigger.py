@@ -7,17 +7,13 @@ once, the rank must have been slow for some time, and it must cost more: a captu
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 
 import attrs
 import numpy as np
 
-from gpuprof._analysis import reading, stragglers
+from gpuprof._analysis import stragglers
 from gpuprof._analysis.run import Run
 from gpuprof._analysis.stragglers import ALL, Straggler
-from gpuprof._artifacts import ledger as ledger_files
-from gpuprof._artifacts.ledger import Ledger
-from gpuprof.errors import OutputError
 
 _BY_CHANCE = 1e-6
 """The corrected probability of chance below which a rank is slow. With a look every second, chance
@@ -29,13 +25,11 @@ _OFTEN = 0.8
 _LASTING = 3e9
 """Nanoseconds for which a rank must have been slow: one that lacked a processor for a moment will
 be as fast as the others before a profiler looks."""
-_STEPS, _TIME = 64, 8e9
-"""The last steps are so many, or those of so many nanoseconds if there are more."""
+STEPS, SECONDS = 64, 8.0
+"""How many of the last steps to look at, or those of so many seconds if there are more."""
 _NARROWER = 2 / 3
 """The test looks at fewer and fewer of the last steps, as the rank may have become slow only now.
 """
-_MARGIN = int(1e9)
-"""Nanoseconds of rows to keep beyond the last steps, because processes write once a second."""
 
 
 @attrs.frozen
@@ -69,69 +63,17 @@ class Suspect:
     ratio: float
 
 
-class LastSteps:
-    """Reads what the processes of a run add to their ledgers, and keeps the last steps.
-
-    Args:
-        directory: the run directory.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._readers: dict[Path, ledger_files.Reader] = {}
-        self._forgets = False
-
-    def look(self) -> Run | None:
-        """The run as of now; ``None`` until a process has left a ledger.
-
-        Raises:
-            ConfigError: the run's files are too large or not valid.
-        """
-        ledgers: list[Ledger] = []
-        for path in sorted(self._directory.glob(f"[!.]*/*{ledger_files.SUFFIX}")):
-            reader = self._readers.setdefault(path, ledger_files.Reader(path))
-            try:
-                reader.read()
-            except OutputError:
-                continue
-            ledgers.append(reader.ledger())
-        if not ledgers:
-            return None
-        ledger_files.align(ledgers)
-        run = reading.of_ledgers(self._directory, ledgers, [], 0 if self._forgets else None)
-        first = _first_of_last(run)
-        if first > len(run.steps) // 2:  # not at every look, as it copies all rows
-            self._forgets = True
-            for ledger in ledgers:
-                begin = run.steps[first].start - ledger.offset - _MARGIN
-                self._readers[ledger.path].forget(begin)
-        return run
-
-
-def _first_of_last(run: Run) -> int:
-    """The position of the first of the last steps."""
-    if not run.steps:
-        return 0
-    since = run.steps[-1].end - _TIME
-    lasting = int(np.searchsorted([step.start for step in run.steps], since))
-    return max(0, min(lasting, len(run.steps) - _STEPS))
-
-
 def suspect(run: Run, since: int = 0, known: Collection[str] = ()) -> Suspect | None:
     """The rank that is slower than the others of its group now, if any is.
 
     Marks all but the examined steps as warm-up.
 
     Args:
+        run: in which the last steps count.
         since: a time of the run in nanoseconds; steps that began earlier do not count.
         known: names of ranks that are known to be slow.
     """
-    first = _first_of_last(run)
-    positions = [
-        position
-        for position in run.usual
-        if position >= first and run.steps[position].start >= since
-    ]
+    positions = [position for position in run.usual if run.steps[position].start >= since]
     while len(positions) >= stragglers.LEAST_STEPS:
         steps = [run.steps[position] for position in positions]
         if steps[-1].end - steps[0].start < _LASTING:

@@ -14,7 +14,8 @@ import threading
 import time
 from pathlib import Path
 
-from gpuprof._analysis.trigger import LastSteps, Suspect, suspect
+from gpuprof._analysis.live import Live
+from gpuprof._analysis.trigger import SECONDS, STEPS, Suspect, suspect
 from gpuprof._artifacts import slow_ranks
 from gpuprof._log import log
 from gpuprof._report.words import duration, percentage
@@ -75,7 +76,7 @@ class Search:
     def __init__(self, directory: str, most: int) -> None:
         self._directory = directory
         self._most = most
-        self._last_steps = LastSteps(Path(directory))
+        self._live = Live(Path(directory), STEPS, SECONDS)
         self._since = 0
 
     def run(self) -> None:
@@ -91,7 +92,7 @@ class Search:
         known = [slow_rank["worker"] for slow_rank in slow_ranks.found(self._directory)]
         if len(known) >= self._most:
             return False
-        run = self._last_steps.look()
+        run = self._live.look()
         if run is None:
             return True
         if run.state == "ended":
