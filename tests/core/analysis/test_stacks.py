@@ -202,6 +202,30 @@ def test_the_time_between_steps_has_a_line(tmp_path: Path) -> None:
     assert "100 % of (between steps): json.loads, data.py:88" == words(line)
 
 
+def test_the_users_part_of_what_a_library_does_has_the_line(tmp_path: Path) -> None:
+    """Of many things at once, such as an environment's step and the connectors around it."""
+    file = "/usr/lib/python3.11/site-packages/runner.py"
+    sample: Frame = ("Runner.sample", "runner", file, 5)
+    parts: list[list[Frame]] = [
+        [("Env.step", "runner", file, 20), BATCH],
+        [("Connectors.call", "runner", file, 40)],
+        [("log", "runner", file, 60)],
+    ]
+    ledger, samples = SimulatedLedger("A-0"), []
+    place = ledger.place("sample")
+    for step in range(40):
+        begin = step * STEP * MS
+        ledger.span("sample", begin, begin + STEP * MS)
+        ledger.step(step, begin, begin + STEP * MS)
+        for at, part in enumerate([parts[0]] * 4 + [parts[1]] * 4 + [parts[2]] * 2):
+            start = begin + at * 10 * MS
+            samples.append(([sample, *part], 1, place, 1, start, start + 10 * MS))
+    write_stacks(ledger.write(tmp_path / "run"), samples)
+    (line,) = answer(tmp_path / "run").lines
+    assert ("data.batch", 88) == (line.name, line.line)
+    assert pytest.approx(0.4) == line.share
+
+
 def test_too_few_samples_say_nothing(tmp_path: Path) -> None:
     """Of 20 steps, one in four is seen."""
     write(tmp_path / "run", slow=2, steps=20, sampled_ms=400)

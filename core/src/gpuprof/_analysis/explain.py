@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuprof._analysis import causes, rollouts, stacks, stragglers
 from gpuprof._analysis.causes import Finding, Record, Unknown
-from gpuprof._analysis.loop import EXPLAINED, NAMES
+from gpuprof._analysis.loop import EXPLAINED
 from gpuprof._analysis.path import CALLS, OUTSIDE, Kind
 from gpuprof._analysis.run import Collective, Process, Run, by_name, imbalance, of_ranks
 from gpuprof._analysis.samples import Attribute, summarized
@@ -478,17 +478,19 @@ class Explainer:
         for stretch in record.stretches(position):
             key = stretch.process, stretch.place, stretch.kind
             sums[key] = sums.get(key, 0) + stretch.duration
-        places = {place for _, place, _ in sums} - {*NAMES}
-        counts = Counter(self.run.places[place].name for place in places)
+        places = {(number, place) for number, place, _ in sums}
+        counts = Counter((number, record.name(place, number)) for number, place in places)
         parts = []
         for key, length in sorted(sums.items(), key=lambda item: -item[1]):
             number, place, kind = key
             name = record.name(place, number)
+            if counts[number, name] > 1:
+                name = "/".join(self.run.places[place].path.split("/")[-2:])
             on_path = record.shares.get(key)
             parts.append(
                 PathPart(
                     self.run.processes[number].name,
-                    self.run.places[place].path if counts[name] > 1 else name,
+                    name,
                     kind,
                     length / 1e9,
                     length / max(1, step.duration),

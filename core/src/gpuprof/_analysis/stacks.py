@@ -465,19 +465,21 @@ def _hottest(rows: _Rows, total: float, elsewhere: Mapping[Stack, float]) -> _Ho
     A line of the user's that also leads to nearly all that the process does elsewhere, such as
     ``trainer.train()``, says nothing.
     """
-    levels: list[_Rows] = []
-    path: list[Function] = []
-    while True:
-        inside = _more(rows, functools.partial(_function, depth=len(path)))
-        most = max(inside, key=inside.__getitem__, default=None)
-        if most is None or inside[most] < _GOES_ON * total:
-            break
-        rows = _only(rows, functools.partial(_function, depth=len(path)), most)
-        path.append(most)
-        levels.append(rows)
+    path, levels = _down(rows, total)
     if not path:
         return None
-    own = [depth for depth, function in enumerate(path) if not _LIBRARY.search(function.file)]
+    if not any(map(_is_users, path)):
+        # a library that does many things at once: the user can change the user's own part of them
+        users = _with_users(levels[-1], len(path))
+        of_path, of_users = (
+            sum(_more(part, functools.partial(_function, depth=len(path))).values())
+            for part in (levels[-1], users)
+        )
+        if of_path >= _GOES_ON * total and of_users >= _LEAST_SHARE * total:
+            users_path, users_levels = _down(users, of_users)
+            if any(map(_is_users, users_path)):
+                path, levels = users_path, users_levels
+    own = [depth for depth, function in enumerate(path) if _is_users(function)]
     depth = own[-1] if own else len(path) - 1
     lines = _more(levels[depth], functools.partial(_line_of, depth=depth))
     line = max(lines, key=lines.__getitem__)
@@ -496,6 +498,32 @@ def _hottest(rows: _Rows, total: float, elsewhere: Mapping[Stack, float]) -> _Ho
         return _Hottest(function, line, function.full_name, lines[line], lines[line], _first(rows))
     rows = _only(rows, functools.partial(_function, depth=depth + 1), most)
     return _Hottest(function, line, most.full_name, callees[most], lines[line], _first(rows))
+
+
+def _down(rows: _Rows, total: float) -> tuple[list[Function], list[_Rows]]:
+    """The functions that lead to most of a difference, and the rows that go through each."""
+    path: list[Function] = []
+    levels: list[_Rows] = []
+    while True:
+        inside = _more(rows, functools.partial(_function, depth=len(path)))
+        most = max(inside, key=inside.__getitem__, default=None)
+        if most is None or inside[most] < _GOES_ON * total:
+            return path, levels
+        rows = _only(rows, functools.partial(_function, depth=len(path)), most)
+        path.append(most)
+        levels.append(rows)
+
+
+def _with_users(rows: _Rows, depth: int) -> _Rows:
+    """The rows whose stacks have a function of the user's from a depth on."""
+    return [
+        [(stack, seconds) for stack, seconds in part if any(_is_users(f) for f, _ in stack[depth:])]
+        for part in rows
+    ]
+
+
+def _is_users(function: Function) -> bool:
+    return not _LIBRARY.search(function.file)
 
 
 def _leads_to(elsewhere: Mapping[Stack, float], path: Sequence[Function], line: int) -> bool:
