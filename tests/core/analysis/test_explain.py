@@ -125,6 +125,19 @@ def test_a_wait_inside_of_a_wait_is_not_named(tmp_path: Path) -> None:
     assert ("DataLoader.next", "data") == (group.scope, group.waits_for)
 
 
+def test_the_path_is_that_of_a_thread_that_works(tmp_path: Path) -> None:
+    """Not that of the method that waits for it, as in a trial of Ray Tune."""
+    ledger = SimulatedLedger("trial-0")
+    for step in range(10):
+        begin = 100 * step * MS
+        ledger.step(step, begin, begin + 100 * MS)
+        ledger.span("augment", begin, begin + 60 * MS, track=2)
+        ledger.span("train", begin, begin + 99 * MS)
+        ledger.span(["train", "queue.get"], begin, begin + 99 * MS, waits_for="*")
+    path = explain(reading.read(write_run(tmp_path, [ledger]))).paths[0]
+    assert ["(outside any scope)", "augment"] == sorted(part.scope for part in path.parts)
+
+
 def test_equal_names_on_a_path_have_the_scopes_around_them(tmp_path: Path) -> None:
     """A model's forward is called for the loss, and to generate."""
     ledger = SimulatedLedger("A-0")

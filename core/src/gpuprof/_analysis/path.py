@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from gpuprof._analysis.run import MAIN_TRACK, Run, rows_of
 from gpuprof._analysis.samples import working
-from gpuprof._analysis.waits import BARRIER, DATA
+from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
 from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS
 from gpuprof._session.instruments.coroutines import AWAIT, RUN, SLEEP
 
@@ -740,15 +740,33 @@ class Graph:
         return [self._end_in(*edge) for edge in counted]
 
     def _end_in(self, process: int, begin: int, end: int) -> Moment:
-        """The end of a step in a process, on the track that has most of it."""
+        """The end of a step in a process, on the track that has most of it.
+
+        Waits that nobody ends do not count: an actor's method may wait for a thread that works.
+        """
+        keys = self._keys_of(process)
+        for_anybody = {
+            number
+            for number, place in enumerate(self.run.places)
+            if place.waits_for == ANYBODY and place.name not in (AWAIT, SLEEP)
+        }
         lengths = {}
         for track, spans in self._spans_of(process).items():
-            lengths[track] = sum(
-                max(0, min(spans.ends[position], end) - max(spans.starts[position], begin))
-                for position in range(bisect_left(spans.starts, end))
-                if not self._is_around(spans, position)
-                if spans.parents[position] < 0 or self._is_around(spans, spans.parents[position])
-            )
+            lengths[track] = 0
+            for position in range(bisect_left(spans.starts, end)):
+                if self._is_around(spans, position):
+                    continue
+                place, bounds = (
+                    spans.places[position],
+                    (spans.starts[position], spans.ends[position]),
+                )
+                length = max(0, min(bounds[1], end) - max(bounds[0], begin))
+                parent = spans.parents[position]
+                if parent < 0 or self._is_around(spans, parent):
+                    lengths[track] += length
+                is_wait = spans.waits[position] == position and place in for_anybody
+                if is_wait and (track, place, *bounds) not in keys:
+                    lengths[track] -= length
         track = max(lengths, key=lambda number: (lengths[number], -number), default=0)
         return process, track, end
 
