@@ -19,7 +19,7 @@ from gpuprof._session import stacks
 from gpuprof._session.stacks import Sampler
 from tabulate import tabulate
 
-GOAL = 0.35
+GOAL = 0.2
 """Per cent of a core: what the sampler allows itself, and how far a short turn is off."""
 TURN = 0.3
 """Seconds."""
@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=[20.0, 50.0, 100.0])
     given = parser.parse_args()
     stacks._ALLOWANCE = 0.0  # as in a job that has run for minutes
-    stacks._MOST_OF_A_CORE /= 2  # of the whole time, of which it samples in half
+    stacks._MOST_A_SAMPLE /= 2  # of the whole time, of which it samples in half
     over = threading.Event()
     for _ in range(THREADS):
         threading.Thread(target=over.wait, daemon=True).start()

@@ -30,12 +30,12 @@ FUNCTION = ("function", "module", "file")
 
 OWN_THREADS = "gpuprof-"
 """The prefix of the names of gpuprof's threads."""
-_MOST_OF_A_CORE = 0.003
-"""The share of one core that sampling may take in the long run. If samples are expensive, they are
-taken more rarely."""
-_ALLOWANCE = 30.0
-"""Sampling may take this many seconds' share of the core at once, for example at the start, when
-every stack is new."""
+_MOST_A_SAMPLE = 75e-6
+"""Processor seconds that a sample may take in the long run, at the rate that was asked for: 0.15 %
+of a core for 20 a second. If samples are more expensive, they are taken more rarely."""
+_ALLOWANCE = 60.0
+"""Sampling may take this many seconds' share of the core at once, so that a short job is sampled at
+the full rate, and when every stack is new."""
 _GOLDEN = 0.618034
 """The golden ratio's fraction. Its multiples, modulo 1, spread most evenly."""
 _MOST_FRAMES = 128
@@ -83,6 +83,7 @@ class Sampler:
         self, rate: float, clock: Callable[[], int], on_fault: Callable[[str], object]
     ) -> None:
         self.period = 1 / rate
+        self._share = rate * _MOST_A_SAMPLE
         self._clock = clock
         self._on_fault = on_fault
         self._over = allocate_lock()
@@ -119,6 +120,15 @@ class Sampler:
         """Take one sample of all threads."""
         with self._lock:
             self._sample()
+
+    def pause(self, spent: float, elapsed: float) -> float:
+        """How long to wait until the next sample, on the average.
+
+        Args:
+            spent: processor seconds that sampling has taken so far.
+            elapsed: seconds since it began.
+        """
+        return max(self.period, spent / self._share - elapsed - _ALLOWANCE)
 
     def pack(self, place_of: Callable[[Node], int], track_of: Callable[[object], int]) -> None:
         """Turn the samples into blocks to write.
@@ -169,8 +179,7 @@ class Sampler:
                 self._give_up(error)
                 return
             phase = (phase + _GOLDEN) % 1
-            behind = time.thread_time() / _MOST_OF_A_CORE - (time.monotonic() - began)
-            wait = max(self.period, behind - _ALLOWANCE)
+            wait = self.pause(time.thread_time(), time.monotonic() - began)
 
     def _sample(self) -> None:
         now = self._clock()

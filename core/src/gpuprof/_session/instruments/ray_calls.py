@@ -117,7 +117,10 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
                 return get_several(*args, **kwargs)
             if is_compiling():
                 return original(*args, **kwargs)
-            link: bytes | None = key(args[0])
+            # `key`, inlined
+            link: bytes | None = args[0].binary()[:KEY]
+            if link == _NOT_RANDOM or streams:
+                link = key(args[0])
             if this_worker.mode == in_worker and link == running():
                 link = None
             return call_linked(
@@ -157,17 +160,26 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         """Note each call that is sent, and the calls whose results are its arguments."""
         return functools.wraps(function)(follow(function, time.perf_counter_ns, note_sent))
 
+    add_sent = instrument.note_sent
+
     def note_sent(start: int, refs: Any, args: Any, options: Any) -> None:
         if not instrument.on:
             return
         try:
-            first = refs if isinstance(refs, is_ref) else first_of(refs)
-            if first is not None:
-                arguments = _arguments(args[1:], options) if args else ()
-                needs = tuple([key(ref) for ref in arguments if isinstance(ref, is_ref)])
-                instrument.note_sent(start, key(first), needs)
+            if args or type(refs) is not is_ref:
+                note_any_sent(start, refs, args, options)
+                return
+            sent = refs.binary()[:KEY]
+            add_sent(start, sent if sent != _NOT_RANDOM else key(refs), ())
         except Exception as error:
             instrument.fail(error)
+
+    def note_any_sent(start: int, refs: Any, args: Any, options: Any) -> None:
+        first = refs if isinstance(refs, is_ref) else first_of(refs)
+        if first is not None:
+            arguments = _arguments(args[1:], options) if args else ()
+            needs = tuple([key(ref) for ref in arguments if isinstance(ref, is_ref)])
+            add_sent(start, key(first), needs)
 
     def first_of(refs: Any) -> Any:
         """The first of several results of a call, or the reference of a generator call.
