@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gpuprof._analysis import reading
+from gpuprof._analysis import reading, usage
 from gpuprof._analysis.explain import Explanation
 from gpuprof._report.causes import words
 from gpuprof._report.explain import as_dict, explain, helps, text
@@ -68,6 +68,77 @@ def test_on_a_busy_machine_nobody_is_named_for_it(tmp_path: Path) -> None:
     assert [] == answer.findings
     said = " ".join(text(answer).split())
     assert "The machine was busy: processes waited 65 % of the time for a processor" in said
+
+
+def starved(directory: Path, gets: Callable[[int, int], float]) -> Explanation:
+    """Two ranks that need 40 ms of a processor in each of 100 steps, on a machine that is busy.
+
+    Args:
+        gets: the share of a processor that a rank gets in a step, given both numbers.
+    """
+    ledgers = [SimulatedLedger(f"Rank-{number}") for number in range(2)]
+    time = 0
+    totals = [[0, 0], [0, 0]]
+    for step in range(101):
+        works = [int(40 * MS / gets(rank, step)) for rank in range(2)]
+        length = max(works) + 4 * MS
+        for rank, (ledger, work) in enumerate(zip(ledgers, works, strict=True)):
+            ledger.main.append((time, *totals[rank]))
+            ledger.usage.append({"time": time, "processors": 2, "runnable": 20})
+            if step < 100:
+                ledger.step(step, time, time + length)
+                ledger.span("load", time, time + work)
+                ledger.span("barrier", time + work, time + length - 1, waits_for="barrier")
+            totals[rank][0] += 40 * MS
+            totals[rank][1] += work - 40 * MS
+        time += length
+    return explain(reading.read(write_run(directory / "run", ledgers)))
+
+
+def test_on_a_busy_machine_a_rank_that_gets_less_all_the_time_is_named(tmp_path: Path) -> None:
+    """It lacks hardly more than the others, but gets half as much, and would wait as they do."""
+    (finding,) = starved(tmp_path, lambda rank, step: (0.2, 0.1)[rank]).findings
+    assert ("processor", "named", "Rank-1") == (finding.cause, finding.grade, finding.worker)
+    assert pytest.approx(200 / 404, abs=0.03) == finding.saves
+    assert "waited 89 % of the time for a processor" in words(finding).says
+
+
+def test_a_rank_that_gets_less_now_and_then_is_not_named_for_it(tmp_path: Path) -> None:
+    """In half of the steps the other one gets less."""
+    answer = starved(tmp_path, lambda rank, step: 0.1 if (step // 10) % 2 == rank else 0.2)
+    assert [] == [finding for finding in answer.findings if finding.cause == "processor"]
+
+
+def test_a_pause_without_a_processor_says_so(tmp_path: Path) -> None:
+    """The step is long because its rank waited to run."""
+    answer = starved(tmp_path, lambda rank, step: 0.1 if (rank, step) == (1, 50) else 1.0)
+    (finding,) = answer.findings
+    assert "Rank-1 waited 89 % of its time for a processor: that may be why." in (
+        words(finding).says
+    )
+    assert "Rank-1 waited 89 % of this step for a processor; of all steps, 8 %." in text(answer)
+    used = {row["worker"]: row["waited"] for row in as_dict(answer)["paths"][1]["processes"]}
+    assert {"Rank-0": 0.0, "Rank-1": pytest.approx(360 / 404)} == used
+
+
+def test_each_step_has_what_a_process_used_in_it(tmp_path: Path) -> None:
+    """Between two readings it grows evenly."""
+    ledger = SimulatedLedger("Rank-0")
+    for step in range(40):
+        ledger.step(step, step * SECOND // 2, (step + 1) * SECOND // 2)
+        ledger.span("load", step * SECOND // 2, (step + 1) * SECOND // 2 - 1)
+    for second in range(21):
+        ledger.main.append((second * SECOND, second * 600 * MS, second * 200 * MS))
+        ledger.usage.append(
+            {"time": second * SECOND, "resident": second * 10 * MB, "written": second**2 * MB}
+        )
+    run = reading.read(write_run(tmp_path / "run", [ledger]))
+    used = usage.by_step(run, run.processes[0])
+    assert used is not None
+    shown = [values[:4].tolist() for values in (used.ran, used.ready)]
+    assert [[300 * MS] * 4, [100 * MS] * 4] == shown
+    assert [5 * MB, 10 * MB, 15 * MB] == used.resident[:3].tolist()
+    assert [MB / 2, MB / 2, 1.5 * MB, 1.5 * MB] == used.written[:4].tolist()
 
 
 def test_a_thread_that_holds_the_gil_is_named(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from gpuprof._analysis.samples import TRAINED
 from gpuprof._analysis.scopes import sizes
 from gpuprof._analysis.stays import OfSamples, Stays
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
-from gpuprof._analysis.usage import Usage, usage_of
+from gpuprof._analysis.usage import StepUsage, Usage, by_step, usage_of, waited_more
 
 Floats = NDArray[np.float64]
 
@@ -76,6 +76,11 @@ its own processors are to blame, and not the whole machine."""
 _MORE = 0.15
 """How much larger the share that it lacks must be than theirs. On a machine with ten times as much
 to do as it can, all lack nearly everything."""
+_MOSTLY = 0.8
+"""Share of the time in which it gets so little, from which that counts even if it lacks hardly more
+than its peers."""
+_LEAST_SECONDS = 8
+"""Seconds of the loop that this takes to tell."""
 _LEAST_RUNNING = 0.05
 """Share of the time that a peer must need a processor to be one."""
 _QUEUED = 0.2
@@ -102,6 +107,12 @@ class Record(Loop):
     def usage(self) -> dict[int, Usage]:
         """What each process used, by its position in `Run.processes`, where that is known."""
         usages = {process.number: usage_of(self.run, process) for process in self.run.processes}
+        return {number: usage for number, usage in usages.items() if usage is not None}
+
+    @functools.cached_property
+    def usage_by_step(self) -> dict[int, StepUsage]:
+        """The same of each step."""
+        usages = {process.number: by_step(self.run, process) for process in self.run.processes}
         return {number: usage for number, usage in usages.items() if usage is not None}
 
     @functools.cached_property
@@ -705,23 +716,63 @@ def collections(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
 
 
 def starved(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
-    """Processes that wait for a processor, although the others on their node hardly do.
+    """Processes that get less of a processor than the others on their node.
 
-    Where all wait, the machine is too busy, and nobody is the cause.
+    Where all wait as long, the machine is too busy, and nobody is the cause.
     """
     for number, usage in record.usage.items():
-        others = [
-            other
+        others = {
+            position: other
             for position, other in record.usage.items()
             if position != number and other.node == usage.node
-        ]
-        peers = [other.lacks for other in others if other.ran + other.waited >= _LEAST_RUNNING]
-        expected = float(np.median(peers)) if peers else usage.share_lacking
+        }
+        peers = {
+            position: other.lacks
+            for position, other in others.items()
+            if other.ran + other.waited >= _LEAST_RUNNING
+        }
+        expected = float(np.median([*peers.values()])) if peers else usage.share_lacking
         gets_less = 1 - usage.lacks <= _LESS * (1 - expected)
-        if usage.waited >= STARVED and gets_less and usage.lacks >= expected + _MORE:
-            theirs = float(np.median([other.waited for other in others])) if others else None
-            facts = Facts(usage=usage, peers=theirs)
-            yield _stopped(record, "processor", number, usage.waited, facts)
+        if usage.waited < STARVED or not gets_less:
+            continue
+        if usage.lacks >= expected + _MORE or _mostly_gets_less(record, number, [*peers]):
+            waits = [other.waited for other in others.values()]
+            facts = Facts(usage=usage, peers=float(np.median(waits)) if waits else None)
+            # it would wait as the others do
+            lost = (usage.ran + usage.waited) * (1 - (1 - usage.lacks) / max(1e-9, 1 - expected))
+            yield _stopped(record, "processor", number, lost, facts)
+
+
+def _mostly_gets_less(record: Record, number: int, peers: Sequence[int]) -> bool:
+    """Whether a process gets less of a processor than its peers nearly all the time.
+
+    On a very busy machine all lack nearly everything, and each for some time more than the others.
+    """
+    known = record.usage_by_step
+    if number not in known or not known.keys() & set(peers):
+        return False
+    # steps that are shorter than a second go together
+    seconds = (np.cumsum(record.durations) // 1e9).astype(int)
+    times = np.bincount(seconds, record.durations)
+
+    def gets(process: int) -> Floats:
+        ran, ready = (
+            np.bincount(seconds, values[record.usual])
+            for values in (known[process].ran, known[process].ready)
+        )
+        needs = ran + ready
+        needed = needs >= _LEAST_RUNNING * times.clip(1)
+        shares: Floats = np.full(len(needs), np.nan)
+        np.divide(ran, needs, out=shares, where=needed & (needs > 0))
+        return shares
+
+    mine = gets(number)
+    theirs = np.array([gets(peer) for peer in peers if peer in known])
+    told = ~np.isnan(mine) & ~np.isnan(theirs).all(axis=0)
+    if told.sum() < _LEAST_SECONDS:
+        return False
+    less = mine[told] <= _LESS * np.nanmedian(theirs[:, told], axis=0)
+    return bool(less.mean() >= _MOSTLY)
 
 
 def interpreter(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
@@ -1069,6 +1120,14 @@ def _others_than(
 
 def _occasion(record: Record, cause: Name, occasion: Occasion) -> Suspect:
     run, count = record.run, len(occasion.rows)
+    within = [record.usual[row] for row in occasion.rows]
+    starvation = 0.0
+    if occasion.more is not None:
+        process = run.processes[occasion.processes[0]]
+        waits = waited_more(run, process, within)
+        if waits >= _MOST_OF_IT * occasion.cost:
+            took = float(record.durations[occasion.rows].sum())
+            starvation = min(1.0, waits / took)
     workers = [run.processes[number].name for number in occasion.processes]
     activities = [(number, place) for number in occasion.processes for place in occasion.places]
     excess = {} if occasion.more is None else {activities[0]: occasion.more}
@@ -1088,9 +1147,9 @@ def _occasion(record: Record, cause: Name, occasion: Occasion) -> Suspect:
             every=occasion.period(record),
             rare=occasion.more is None,
             took=float(record.durations[occasion.rows[0]]) / 1e9,
+            starved=starvation,
         ),
     )
-    within = [record.usual[row] for row in occasion.rows]
     return Suspect(finding=finding, activities=activities, excess=excess, within=within)
 
 

@@ -95,6 +95,27 @@ class PathPart:
 
 
 @attrs.frozen
+class UsedInStep:
+    """What a process used in a step, where that is known; see `gpuprof._analysis.usage.StepUsage`.
+
+    Args:
+        worker: the process's name.
+        processors: how many processors all its threads together kept busy.
+        ran: share of the step that its working thread ran.
+        waited: share of the step that this thread, ready to run, waited for a processor.
+    """
+
+    worker: str
+    processors: float
+    ran: float
+    waited: float
+    resident: int
+    read: int
+    written: int
+    faults: int
+
+
+@attrs.frozen
 class Path:
     """The critical path of a step.
 
@@ -105,6 +126,7 @@ class Path:
         parts: the longest first.
         others: how many shorter parts are left out.
         explained: share of the path that is explained.
+        processes: what each process used in this step.
     """
 
     step: int
@@ -113,6 +135,7 @@ class Path:
     parts: list[PathPart]
     others: int
     explained: float
+    processes: list[UsedInStep]
 
 
 @attrs.frozen
@@ -505,7 +528,27 @@ class Explainer:
             parts[:_LISTED],
             max(0, len(parts) - _LISTED),
             1 - loss / max(1, step.duration),
+            self._used_in(position),
         )
+
+    def _used_in(self, position: int) -> list[UsedInStep]:
+        used = []
+        for number, usage in self.record.usage_by_step.items():
+            starts, ends = self.run.step_edges(self.run.processes[number])
+            length = max(1, int(ends[position] - starts[position]))
+            used.append(
+                UsedInStep(
+                    worker=self.run.processes[number].name,
+                    processors=float(usage.processor[position]) / length,
+                    ran=min(1.0, float(usage.ran[position]) / length),
+                    waited=min(1.0, float(usage.ready[position]) / length),
+                    resident=round(usage.resident[position]),
+                    read=round(usage.read[position]),
+                    written=round(usage.written[position]),
+                    faults=round(usage.faults[position]),
+                )
+            )
+        return used
 
     # Confidence
 

@@ -1,9 +1,12 @@
 """What processes use of their machines: processors, memory and disks, and what they lack.
 
-All of it is recorded about once a second, so it is known for the whole loop rather than for a step.
+All of it is recorded about once a second. Steps that are shorter share what lies between two
+readings.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
@@ -12,6 +15,8 @@ from numpy.typing import NDArray
 from gpuprof._analysis.run import Process, Run, thread_times, time_at, working_track
 from gpuprof._artifacts.ledger import Ledger
 from gpuprof._session.cards import FOUND
+
+Floats = NDArray[np.float64]
 
 BUSY = 0.1
 """A machine counts as busy if processes wait for a processor for this share of their time."""
@@ -132,6 +137,83 @@ class Usage:
     def stood_still(self) -> float:
         """Share of the time that it neither ran nor was ready to, although in scopes that work."""
         return max(0.0, (self.works or 0.0) - self.ran - self.waited)
+
+
+@attrs.frozen(eq=False)
+class StepUsage:
+    """What a process used in each step of the run, as arrays by step.
+
+    Args:
+        processor: nanoseconds of all its threads together.
+        ran: nanoseconds for which its working thread ran.
+        ready: nanoseconds for which this thread, ready to run, waited for a processor.
+        resident: bytes in memory at the end of the step.
+        read: bytes read from disks.
+        written: bytes written to disks.
+        faults: page faults that read a disk, as swapping does.
+    """
+
+    processor: Floats
+    ran: Floats
+    ready: Floats
+    resident: Floats
+    read: Floats
+    written: Floats
+    faults: Floats
+
+
+def by_step(run: Run, process: Process) -> StepUsage | None:
+    """What a process used in each step; ``None`` if its ledger does not tell.
+
+    Before the first reading and after the last one it used nothing, as far as is known.
+    """
+    ledger, track = process.ledger, working_track(process.ledger)
+    threads = ledger.threads[ledger.threads["track"] == track]
+    if len(threads) < 2 or len(ledger.usage) < 2:
+        return None
+    starts, ends = (edges - ledger.offset for edges in run.step_edges(process))
+
+    def at(edges: NDArray[np.int64], rows: NDArray[np.void], column: str) -> Floats:
+        values: Floats = np.interp(edges, rows["time"], rows[column])
+        return values
+
+    def added(rows: NDArray[np.void], column: str) -> Floats:
+        return at(ends, rows, column) - at(starts, rows, column)
+
+    return StepUsage(
+        processor=added(ledger.usage, "processor"),
+        ran=added(threads, "ran"),
+        ready=added(threads, "ready"),
+        resident=at(ends, ledger.usage, "resident"),
+        read=added(ledger.usage, "read"),
+        written=added(ledger.usage, "written"),
+        faults=added(ledger.usage, "faults"),
+    )
+
+
+def waited_more(run: Run, process: Process, steps: Sequence[int]) -> float:
+    """Nanoseconds more than usual that a process waited for a processor around some steps.
+
+    That is from the last reading before each step to the first one after it.
+
+    Args:
+        steps: positions in `Run.steps`.
+    """
+    ledger, track = process.ledger, working_track(process.ledger)
+    rows = ledger.threads[ledger.threads["track"] == track]
+    if len(rows) < 2:
+        return 0.0
+    times, waits = np.diff(rows["time"]), np.diff(rows["ready"])
+    starts, ends = (edges[list(steps)] - ledger.offset for edges in run.step_edges(process))
+    around = np.zeros(len(times), bool)
+    for first, last in zip(
+        np.searchsorted(rows["time"][1:], starts, "right"),
+        np.searchsorted(rows["time"][:-1], ends),
+        strict=True,
+    ):
+        around[first:last] = True
+    usual = float(np.median(waits / times.clip(1)))
+    return float((waits - usual * times)[around].sum())
 
 
 def usage_of(run: Run, process: Process) -> Usage | None:

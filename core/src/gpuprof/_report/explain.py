@@ -61,6 +61,9 @@ _LEAST_HANDOVER = 0.1
 """Share of a step above which handing over results gets a sentence."""
 _LEAST_OF_LINE = 0.5
 """Share of the unexplained time above which one line of code is named as the one to look at."""
+_LEAST_MORE = 0.2
+"""Share of a step by which a process must wait longer for a processor than it usually does to get a
+sentence."""
 _LEAST_SAVED = 0.01
 """Share of a run above which a saving gets a sentence."""
 _CUT_SHORT = ", or cut short by a worker's end"
@@ -93,7 +96,7 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
         verdict(answer),
         "Where the time goes\n" + _groups(answer, width, hint) if answer.groups else "",
         *(
-            _path(path, width, hint)
+            _path(answer, path, width, hint)
             for path in answer.paths
             if path.why != "slowest" or path.seconds >= _MUCH_SLOWER * answer.seconds["median"]
         ),
@@ -481,7 +484,7 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
     return "\n".join(lines)
 
 
-def _path(path: CriticalPath, width: int | None, hint: str) -> str:
+def _path(answer: Explanation, path: CriticalPath, width: int | None, hint: str) -> str:
     headers = ["time", "share", "worker", "scope", "in steps", ""]
     parts = [part for part in path.parts if part.share >= _LEAST_SHARE]
     rows = [
@@ -517,7 +520,23 @@ def _path(path: CriticalPath, width: int | None, hint: str) -> str:
         "slowest": f"Critical path of step {path.step}, the slowest one",
         "chosen": f"Critical path of step {path.step}",
     }[path.why]
-    return f"{which}: {duration(path.seconds)}\n{table}"
+    return "\n".join([f"{which}: {duration(path.seconds)}", table, *_lacked(answer, path)])
+
+
+def _lacked(answer: Explanation, path: CriticalPath) -> list[str]:
+    """A sentence if a process on the path waited much longer for a processor than in most steps."""
+    usual = {usage.worker: usage.waited for usage in answer.processes}
+    on_path = {part.worker for part in path.parts}
+    waited = {
+        used.worker: used.waited
+        for used in path.processes
+        if used.worker in on_path and used.waited >= usual.get(used.worker, 1.0) + _LEAST_MORE
+    }
+    if not waited:
+        return []
+    most = max(waited, key=waited.__getitem__)
+    share, of_all = percentage(waited[most]), percentage(usual[most])
+    return [f"{most} waited {share} of this step for a processor; of all steps, {of_all}."]
 
 
 def _findings(answer: Explanation) -> str:
