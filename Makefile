@@ -16,7 +16,7 @@ TRUTH ?=
 SOURCES := pyproject.toml timing/pyproject.toml timing/hatch_build.py timing/src/gpuprof_timing/_hot.c backends/nsight/pyproject.toml backends/nsight/hatch_build.py \
 	backends/nsight/src/gpuprof_nsight/_nvtx/compiled.c backends/rocprof_sys/pyproject.toml testing/pyproject.toml \
 	frameworks/verl/pyproject.toml frameworks/rlinf/pyproject.toml frameworks/nemo_rl/pyproject.toml frameworks/sample_factory/pyproject.toml \
-	examples/third_party_backend/pyproject.toml
+	examples/third_party_backend/pyproject.toml examples/py_spy/pyproject.toml
 PROJECTS := timing . backends/nsight backends/rocprof_sys testing \
 	frameworks/verl frameworks/rlinf frameworks/nemo_rl frameworks/sample_factory
 PYTHONS ?= python3.10 python3.12 python3.13
@@ -36,7 +36,7 @@ $(READY): scripts/setup.sh $(SOURCES)
 	@PYTHON="$(PYTHON)" sh scripts/setup.sh $(VENV)
 	@touch $@
 
-demo: $(READY) ## train PPO on Ray, capture three steps of two groups (BACKEND=nsight, rocprof_sys, torch_profiler, none)
+demo: $(READY) ## train PPO on Ray, capture three steps of two groups (BACKEND=nsight, rocprof_sys, torch_profiler, py_spy, none)
 	@$(BIN)/python examples/ray_ppo/train.py --backend $(BACKEND) --timing-only-without-tool
 
 test: $(READY) ## the whole test suite; what needs nsys is skipped without it, unless GPUPROF_REQUIRE_NSYS=1

@@ -28,6 +28,7 @@ PROJECTS = (
     "frameworks/nemo_rl",
     "frameworks/sample_factory",
     "examples/third_party_backend",
+    "examples/py_spy",
 )
 NAME_AT_RUN_TIME = Path("core/src/gpuprof/_distribution.py")
 VERSION = r"\d+(?:\.\w+)+"

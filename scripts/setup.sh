@@ -48,4 +48,5 @@ pip install --quiet --group demo --group test --group check
 # By path: the name `gpuprof` on PyPI is another project's.
 pip install --quiet --no-build-isolation --editable ./timing --editable '.[nsight,rocprof_sys,frameworks]' --editable ./backends/nsight \
     --editable ./backends/rocprof_sys --editable ./testing --editable ./frameworks/verl --editable ./frameworks/rlinf \
-    --editable ./frameworks/nemo_rl --editable ./frameworks/sample_factory --editable ./examples/third_party_backend
+    --editable ./frameworks/nemo_rl --editable ./frameworks/sample_factory --editable ./examples/third_party_backend \
+    --editable ./examples/py_spy

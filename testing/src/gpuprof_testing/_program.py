@@ -252,6 +252,8 @@ def idle(path: str) -> None:
     import gpuprof
 
     be_patient()
+    # as in Ray's workers, and inherited by what the worker starts
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     with gpuprof.step(1):
         time.sleep(SETTLES)  # the tool may be busy with its start
         spent, began = _spent(), time.monotonic()

@@ -33,7 +33,7 @@ import pytest
 import yaml
 from gpuprof._artifacts import close
 from gpuprof._artifacts.receipt import ReceiptRow
-from gpuprof._artifacts.records import NodeRecord, Start
+from gpuprof._artifacts.records import NodeRecord, Start, is_own
 from gpuprof._artifacts.rows import receipt_rows
 from gpuprof._artifacts.settle import captured_windows, here, settle_node
 from gpuprof._config.load import load
@@ -672,9 +672,7 @@ class WorkerChecks(Case):
                 "whole life",
             )
         strangers = sorted(
-            name
-            for name in story.settled
-            if name not in report_names and not name.endswith(OWN) and name[0] != "."
+            name for name in story.settled if name not in report_names and _is_the_tools(name)
         )
         suffixes = {Path(name).suffix for name in report_names}
         leftovers = [name for name in strangers if Path(name).suffix not in suffixes]
@@ -1639,7 +1637,7 @@ def _recorded(directory: Path) -> list[Path]:
 
 
 def _is_the_tools(name: str) -> bool:
-    return not name.startswith(".") and not name.endswith(OWN)
+    return not is_own(Path(name))
 
 
 @contextmanager

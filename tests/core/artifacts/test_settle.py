@@ -142,6 +142,13 @@ def test_a_process_that_left_no_mark(settle: Settle, module: str, tmp_path: Path
     assert ["0"] == sys.modules[module].pids
 
 
+def test_a_worker_that_nothing_wraps(settle: Settle, module: str, tmp_path: Path) -> None:
+    """A program that the worker has started writes after it: its files are named, too."""
+    (tmp_path / "run" / node_name() / ".gpuprof" / "A-0.start-1.tool").unlink()
+    settle()
+    assert [([1, 2], {2: ["/named/2"]}, True, "")] == sys.modules[module].calls
+
+
 def test_a_full_disk_loses_no_settled_files(settle: Settle, tmp_path: Path) -> None:
     """The result is repeated in memory."""
     (tmp_path / "run" / node_name() / ".gpuprof" / "A-0.start-1.settled").mkdir()

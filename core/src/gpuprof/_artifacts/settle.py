@@ -51,9 +51,13 @@ def settle_node(
     settled: dict[Start, Settled] = {}
     for start in record.starts:
         worker_plan = plan.get((start.group, start.rank))
-        if worker_plan is None or start.tool is None:
+        if worker_plan is None:
             continue
         if start.settled is not None and not (again and _has_more(start)):
+            continue
+        if start.tool is None:
+            if _may_have_left_more(planner, worker_plan, start):
+                settled[start] = _settle(planner, worker_plan, start, record)
             continue
         if start.state == "finishing":
             is_abandoned = _is_abandoned(start)
@@ -97,6 +101,14 @@ def find_damage(planner: Planner, record: NodeRecord) -> NodeRecord:
     return attrs.evolve(record, damaged=damage)
 
 
+def _may_have_left_more(planner: Planner, plan: PlannedWorker, start: Start) -> bool:
+    """Whether a program that the worker itself started may have written reports after its end."""
+    is_over = start.session is not None and start.process is None
+    if plan.wrapped or start.left_out or not is_over:
+        return False
+    return bool(planner.manager(start.group).hook.collect_files.get_hookimpls())
+
+
 def _has_more(start: Start) -> bool:
     """Whether a settled start left reports that could not be saved but still exist."""
     return bool(
@@ -136,8 +148,7 @@ def _private_file(record: NodeRecord, start: Start, suffix: str) -> str:
 
 
 def _settle(planner: Planner, plan: PlannedWorker, start: Start, record: NodeRecord) -> Settled:
-    assert start.tool is not None
-    scratch = start.tool["scratch"]
+    scratch = start.tool["scratch"] if start.tool else ""
     worker = here(plan.worker, start, record)
     windows = captured_windows(worker, start)
     before = start.settled["files"] if start.settled else {}
