@@ -134,7 +134,7 @@ class TestSamples:
         assert set(range(1, 11)) == set(samples.notes["version"][samples.of("generate")])
 
     def test_the_tail_of_each_step_is_the_first_prompts_sample(self, ran: RunJob) -> None:
-        """Its answer takes 1.5 s longer; the first step is warm-up."""
+        """Its answer takes 4 s longer; the first step is warm-up."""
         run = reading.read(ran(VERL, "samples").run)
         last = [tail(run.samples, step.start, step.end).sample[0] for step in run.steps[1:]]
         assert ["0.0"] * 9 == [run.samples.ids[sample].split("/")[1] for sample in last]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gpuprof._analysis.explain import Explanation, explain
 from gpuprof._analysis.reading import read
+from gpuprof._analysis.rollouts import _by_rounds
 from gpuprof._analysis.samples import Samples
 from gpuprof._analysis.stays import Stays
 from support.simulated_run import SimulatedLedger, write_run
@@ -119,6 +120,14 @@ def test_a_round_ends_with_its_last_sample() -> None:
     about = held((0, 10), (0, 40))
     before, after = about.clocks(np.array([5.0, 40.0]))[0]
     assert (40, 40) == (before[-1], after[-1])
+
+
+def test_what_a_round_has_not_gained_by_its_end_was_never_gained() -> None:
+    """Else its end, which is where it was, would come later on the path."""
+    about = held((0, 10), (0, 20), (0, 40))
+    clocks = about.clocks(np.array([5.0, 5.0, 40.0]))
+    assert [0, 5, 5, 40] == clocks[0][1].tolist()
+    assert [0, 10, 20, 40] == _by_rounds(clocks)[0][1].tolist()
 
 
 def test_a_sample_begins_when_another_one_ends() -> None:

@@ -36,7 +36,7 @@ class StandInServer:
         prompt = self._tokenizer.decode(prompt_ids)
         is_long = "word 0<" in prompt
         text = (LONG_ANSWER if is_long else ANSWER) if "found" in prompt else CALL
-        await asyncio.sleep(1.5 if text == LONG_ANSWER else 0.02)
+        await asyncio.sleep(4.0 if text == LONG_ANSWER else 0.02)
         tokens = self._tokenizer.encode(text + "<|im_end|>", add_special_tokens=False)
         return TokenOutput(
             token_ids=tokens,

@@ -72,7 +72,7 @@ def tail(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         longest = sizes[order][np.searchsorted(so_far, (1 - part) * so_far[-1])]
         limit = float(f"{longest:.1e}")  # two digits, as people would set it
         shorter = stays.until(limit) if in_tokens else np.minimum(stays.lengths, 1e9 * limit)
-        clocks = stays.clocks(shorter)
+        clocks = _by_rounds(stays.clocks(shorter))
         tails.append((record.saves(lambda _: {}, clocks=clocks), part, limit, clocks))
     most = max(saves for saves, _part, _limit, _clocks in tails)
     if most <= 0:
@@ -193,7 +193,8 @@ def uneven(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
                 group,
                 heavy,
             )
-            yield attrs.evolve(suspect, doubtful=by_tokens < _BY_TOKENS)
+            # some have more to do then, and lose time
+            yield attrs.evolve(suspect, clocks=clocks, doubtful=by_tokens < _BY_TOKENS)
 
 
 def _correlation(one: Floats, other: Floats) -> float:
@@ -392,8 +393,21 @@ def _suspect(
         samples=about,
     )
     # beside training, samples tell better than the path which of them the trainer waited for
-    saves = record.stays.saves(clocks) if _is_beside(record) else None
-    return Suspect(finding=finding, clocks=clocks, saves=saves)
+    if _is_beside(record):
+        return Suspect(finding=finding, clocks=clocks, saves=record.stays.saves(clocks))
+    return Suspect(finding=finding, clocks=_by_rounds(clocks))
+
+
+def _by_rounds(clocks: Clocks) -> Clocks:
+    """The same clocks, where a worker gains no time in a round that it has not gained by its end.
+
+    Whoever waits for a round waits for its last sample. Earlier ones may end much sooner, but what
+    the path has of them may not: to lose that time again would make the round longer.
+    """
+    return {
+        process: (before, before - np.minimum.accumulate((before - after)[::-1])[::-1])
+        for process, (before, after) in clocks.items()
+    }
 
 
 FIRST: Sequence[Cause] = (
