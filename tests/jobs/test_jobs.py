@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -123,12 +124,17 @@ def test_trl_grpo(job: Start) -> None:
     done = job("trl_grpo.py")
     done.check({"Worker-0"}, "Worker-0", "GRPOTrainer.score")
     samples = reading.read(done.run).samples
-    assert {"generate": 48, "reward": 48} == {name: samples.count(name) for name in samples.names}
+    counts = {name: samples.count(name) for name in samples.names}
+    assert {"generate": 48, "reward": 48, "trained": 48} == counts
     assert 48 == len(samples.ids)
-    generated = samples.of("generate")
-    assert set(range(12)) == set(samples.notes["version"][generated])
+    generated, trained = samples.of("generate"), samples.of("trained")
     assert 1 <= samples.notes["tokens"][generated].min()
     assert 8 == samples.notes["tokens"][generated].max()
+    versions = samples.notes["version"]
+    made = dict(zip(samples.sample[generated], versions[generated], strict=True))
+    pairs = Counter(zip(map(made.get, samples.sample[trained]), versions[trained], strict=True))
+    # each batch of eight is trained in two halves, the second of which is one version behind
+    assert {(step - step % 2, step): 4 for step in range(12)} == pairs
 
 
 def test_rllib_ppo(job: Start) -> None:

@@ -36,6 +36,7 @@ arguments = GRPOConfig(
     max_steps=12,
     per_device_train_batch_size=4,
     num_generations=4,
+    steps_per_generation=2,
     max_completion_length=8,
     report_to=[],
     use_cpu=True,

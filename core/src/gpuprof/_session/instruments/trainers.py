@@ -104,57 +104,111 @@ def _install_trl(instrument: Instrument, module: ModuleType) -> None:
     instrument.replace([module.ProfilingContext], "__exit__", leave)
 
 
+_IDS = "gpuprof_samples"
+"""The key under which the ids of a batch are shuffled with it."""
+
+
+class _Batch:
+    """A batch that a trainer of TRL has generated to train it, in parts.
+
+    Attributes:
+        ids: of its samples, in the order in which they are trained.
+        ready: when the latest part was, in nanoseconds.
+    """
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self.ids = ids
+        self.ready = 0
+
+
 def _install_trl_samples(instrument: Instrument, module: ModuleType) -> None:
-    """Record the phases of TRL's samples, which it generates and scores in batches.
+    """Record the phases of TRL's samples, which it generates, scores and trains in batches.
 
     All samples of a batch begin and end together; each has its own number of tokens.
     """
     batches = itertools.count()
-    latest: weakref.WeakKeyDictionary[Any, list[str]] = weakref.WeakKeyDictionary()
+    to_score: weakref.WeakKeyDictionary[Any, Sequence[str]] = weakref.WeakKeyDictionary()
+    to_train: weakref.WeakKeyDictionary[Any, _Batch] = weakref.WeakKeyDictionary()
+    to_shuffle: list[_Batch] = []
 
-    def generating(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def _generate(self: Any, *args: Any, **kwargs: Any) -> Any:
-            start = time.perf_counter_ns()
-            result = original(self, *args, **kwargs)
-            if instrument.on:
-                instrument.guarded(generated, self, start, result[1])
-            return result
-
-        return _generate
-
-    def generated(trainer: Any, start: int, completions: Sequence[Sequence[int]]) -> None:
-        end = time.perf_counter_ns()
+    def generated(trainer: Any, start: int, result: Any) -> None:
+        end, completions = time.perf_counter_ns(), result[1]
         kind = "" if trainer.model.training else "eval "
         batch = f"{kind}{trainer.accelerator.process_index}/{next(batches)}"
-        latest[trainer] = ids = [f"{batch}/{number}" for number in range(len(completions))]
+        ids = [f"{batch}/{number}" for number in range(len(completions))]
+        to_score[trainer] = ids
+        if not kind:
+            to_train[trainer] = _Batch(ids)
+            to_shuffle[:] = [to_train[trainer]]
         version = trainer.state.global_step
         for sample, tokens in zip(ids, completions, strict=True):
             notes = {"tokens": len(tokens), "version": version}
             instrument.note_sample(sample, "generate", start, end, notes)
 
-    def scoring(original: Callable[..., Any]) -> Callable[..., Any]:
+    def scored(trainer: Any, start: int, _: Any) -> None:
+        end = time.perf_counter_ns()
+        for sample in to_score.pop(trainer, ()):
+            instrument.note_sample(sample, "reward", start, end, {})
+
+    def shuffling(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def _calculate_rewards(self: Any, *args: Any, **kwargs: Any) -> Any:
-            start = time.perf_counter_ns()
-            result = original(self, *args, **kwargs)
-            if instrument.on:
-                instrument.guarded(scored, self, start)
+        def shuffle_sequence_dict(values: Any) -> Any:
+            if not instrument.on or not to_shuffle:
+                return original(values)
+            batch = to_shuffle.pop()
+            try:
+                result = original({**values, _IDS: batch.ids})
+                batch.ids = result.pop(_IDS)
+            except Exception as error:  # it does so by itself, or cannot shuffle a list
+                instrument.fail(error)
+                return original(values)
             return result
 
-        return _calculate_rewards
+        return shuffle_sequence_dict
 
-    def scored(trainer: Any, start: int) -> None:
-        end = time.perf_counter_ns()
-        for sample in latest.pop(trainer, ()):
-            instrument.note_sample(sample, "reward", start, end, {})
+    def prepared(trainer: Any, _: int, __: Any) -> None:
+        if trainer.model.training and trainer in to_train:
+            to_train[trainer].ready = time.perf_counter_ns()
+
+    def trained(trainer: Any, _: int, __: Any) -> None:
+        end, batch = time.perf_counter_ns(), to_train.get(trainer)
+        if batch is None or not batch.ready:
+            return
+        parts = trainer.args.steps_per_generation
+        size, part = len(batch.ids) // parts, (trainer._step - 1) % parts
+        notes = {"version": trainer.state.global_step}
+        for sample in batch.ids[part * size : (part + 1) * size]:
+            instrument.note_sample(sample, "trained", batch.ready, end, notes)
 
     for name in ("GRPOTrainer", "RLOOTrainer"):
         trainer = getattr(module, name, None)
         # other releases of TRL generate elsewhere: their samples are not recorded
         if hasattr(trainer, "_generate") and hasattr(trainer, "_calculate_rewards"):
-            instrument.replace([trainer], "_generate", generating)
-            instrument.replace([trainer], "_calculate_rewards", scoring)
+            instrument.replace([trainer], "_generate", _then(instrument, generated))
+            instrument.replace([trainer], "_calculate_rewards", _then(instrument, scored))
+            if hasattr(module, "shuffle_sequence_dict") and "training_step" in vars(trainer):
+                instrument.replace([module], "shuffle_sequence_dict", shuffling)
+                instrument.replace([trainer], "_prepare_inputs", _then(instrument, prepared))
+                instrument.replace([trainer], "training_step", _then(instrument, trained))
+
+
+def _then(
+    instrument: Instrument, after: Callable[[Any, int, Any], None]
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Call a function after each call of a method, with the object, the start and the result."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter_ns()
+            result = original(self, *args, **kwargs)
+            if instrument.on:
+                instrument.guarded(after, self, start, result)
+            return result
+
+        return method
+
+    return make
 
 
 INSTALL = {
