@@ -26,6 +26,8 @@ LOST = "lost"
 """The place of samples that are too old when the trainer gets them."""
 _normal = functools.lru_cache(1024)(normal)
 _uniform = functools.lru_cache(1024)(uniform)
+BYTES = 2**30
+"""The size of the weights."""
 _SLOTS = 6
 _SPREAD = 0.15
 _CALLS_A_TOOL = 0.4
@@ -157,10 +159,13 @@ def _agent_loop(world: World, _: str) -> None:
         yield from driver.asks(
             trainers, "train", lambda rank: rank.within("forward_backward", trains(rank)), step
         )
-        yield from driver.asks(
-            cluster["Rollout"], "sync",
-            lambda rank: rank.does(WEIGHTS, 1, step, works=False), step,
-        )  # fmt: skip
+
+        def loads(rank: Rank) -> Program:
+            begin = cluster.now
+            yield from rank.does(WEIGHTS, 1, step, works=False)
+            noted(rank, f"weights:{step}", "sync", begin, cluster.now, bytes=BYTES)
+
+        yield from driver.asks(cluster["Rollout"], "sync", loads, step)
 
     cluster.steps(DRIVER, one)
 
@@ -247,11 +252,11 @@ ROLLOUTS = {
         lambda ranks: {DRIVER: 1, "Rollout": ranks, "Reward": max(2, ranks // 4),
                        "Trainer": max(2, ranks // 2)}, 45,
         {"Rollout": ("decode",), "Trainer": ("forward_backward",)},
-        ("tail", "slow tool", "slow reward", "uneven tokens", "slow rank"),
+        ("tail", "slow tool", "slow reward", "uneven tokens", "slow rank", "slow sync"),
         mechanisms=("",), most=32,
         sites={"tail": ("Rollout", LENGTH), "uneven tokens": ("Rollout", LENGTH),
                "slow tool": ("Rollout", "tool"), "slow reward": ("Reward", "score"),
-               "slow rank": ("Rollout", "decode")},
+               "slow rank": ("Rollout", "decode"), "slow sync": ("Rollout", WEIGHTS)},
     ),
     "free rollouts": Topology(
         _free_rollouts, lambda ranks: {"Rollout": ranks, "Learner": 1}, 22,

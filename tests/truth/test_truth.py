@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ from truth.adversary import Description
 from truth.causes import COLLECTOR, START, SUBMIT, UNEVEN, Accusation, Cause
 from truth.fresh import FRESH
 from truth.jobs import Job, drawn
-from truth.rollouts import ROLLOUTS
+from truth.rollouts import BYTES, ROLLOUTS
 from truth.scoring import explained, first_named, judged, names, outcome
-from truth.topologies import LOAD, TOPOLOGIES
+from truth.topologies import LOAD, TOPOLOGIES, WEIGHTS
 from truth.world import DRIVER, Machine, Recorder
 
 SEED = 7
@@ -279,6 +280,20 @@ def test_a_cause_of_samples_is_named_with_what_it_saves(
     found = judged(made, explained(made))
     assert "right" == found.said, found
     assert pytest.approx(found.real, abs=0.04) == found.claimed
+
+
+def test_slow_weights_are_named_with_their_bandwidth() -> None:
+    """By the bytes that a phase of the weights notes, and how long it takes."""
+    cause = Cause("slow sync", "Rollout", (), WEIGHTS, 0.5, 45.0)
+    made = job("agent loop", cause, ranks=6)
+    answer = explained(made)
+    found = judged(made, answer)
+    assert "right" == found.said, found
+    assert pytest.approx(found.real, abs=0.02) == found.claimed
+    seconds = made.run(made.causes).times("Rollout", WEIGHTS, 1, works=False).mean() / 1e3
+    rate = re.search(r"hands over 1.0 GiB, at ([\d.]+) GiB", answer["findings"][0]["says"])
+    assert rate is not None
+    assert pytest.approx(BYTES / 2**30 / seconds, rel=0.02) == float(rate[1])
 
 
 def test_long_samples_that_nobody_waits_for_accuse_nobody() -> None:
