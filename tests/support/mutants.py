@@ -104,6 +104,24 @@ MUTANTS = (
     Mutant("it_says_what_it_is", "    contract = 2\n", "", "no attribute contract"),
     Mutant("every_option_is_used", _START, 'self.lines = ["x"]', "no hook reads the option title"),
     Mutant(
+        "every_option_is_used",
+        _START,
+        f'raise KeyError("a log that another instance keeps"); {_START}',
+        "no hook reads the option title, as start_capture raised KeyError: 'a log that another",
+    ),
+    Mutant(
+        "importing_it_imports_neither_ray_nor_torch",
+        "_open = threading.local()",
+        '_open = threading.local(); print("hello")',
+        "prints 'hello'",
+    ),
+    Mutant(
+        "the_preflight_takes_the_example",
+        '        if purpose != "start":\n',
+        '        Check("options", True)\n        if purpose != "start":\n',
+        "raised TypeError: Check.__init__() missing 1 required positional argument: 'detail'",
+    ),
+    Mutant(
         "each_instance_has_its_own_options",
         "self.options = options",
         "Journal.options = options",
@@ -219,7 +237,7 @@ MUTANTS = (
         "a_start_that_cannot_write_is_undone",
         _RECORDED,
         "        lines = self.lines\n",
-        "the window after one that could not be written raised",
+        "the window after one that could not be written raised RuntimeError('something is being",
     ),
     Mutant(
         "a_file_is_complete_when_it_is_returned",

@@ -351,6 +351,38 @@ def test_a_check_that_hangs_fails_with_the_line_that_waits() -> None:
         threading.Event().wait()
 
 
+NEVER_ENDS = """sh", "-c", 'trap "" TERM; "$@"; while :; do sleep 0.1; done', "sh"""
+
+
+def test_a_tool_that_never_ends_is_ended(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each check that needs its worker fails, the second at once, and no process is left."""
+    monkeypatch.setattr(_worker, "DEADLINE", 2.0)
+    wraps = "[tool.path, *command.interpreter, "
+    case = kit(
+        install, SOURCE.replace(wraps, f'[tool.path, "{NEVER_ENDS}", *command.interpreter, ')
+    )
+    expect_failure(case, "a_worker_that_is_killed", tmp_path, "has not ended within 2 s")
+    monkeypatch.delattr(_worker, "DEADLINE")  # nothing is started any more
+    expect_failure(case, "leftovers_are_collected", tmp_path, "has not ended within 2 s")
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    assert [] == [command for command in commands if bytes(tmp_path) in command]
+
+
+def test_a_pipe_beside_the_reports(install: Install, tmp_path: Path) -> None:
+    """A tool may be controlled by one: whoever looks at the files does not wait for its end."""
+    with_pipe = (
+        "        self.lines = [self.options.title]",
+        """        self.lines = [self.options.title]
+        shutil.os.mkfifo(f"{worker.directory}/{worker.file_stem}.pipe-{window.number}")""",
+    )
+    source = SOURCE.replace(*with_pipe).replace(
+        "start_capture(self, ", "start_capture(self, worker, "
+    )
+    check(kit(install, source), "a_worker_that_is_killed", tmp_path)
+
+
 def test_quick_checks_come_first() -> None:
     """With `pytest -x` an author first sees the missing mark, not its consequences."""
     file = Path(__file__).parent / "test_conformance_of_none.py"

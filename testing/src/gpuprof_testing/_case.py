@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import sys
+import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -29,6 +33,34 @@ def fail(problem: str, remedy: str) -> NoReturn:
     pytest.fail(f"{problem}\nTo fix it: {remedy}", pytrace=False)
 
 
+def _in_a_sentence(check: Callable[..., None]) -> Callable[..., None]:
+    """A check that names the place in the backend if an exception gets out of it."""
+
+    @functools.wraps(check)
+    def checked(case: Case, *arguments: Any, **named: Any) -> None:
+        try:
+            check(case, *arguments, **named)
+        except Exception as error:
+            file = sys.modules[case.backend.__module__].__file__ or ""
+            package = case.backend.__module__.count(".")  # a module may also be a package's
+            own = os.path.dirname(file) + os.sep if package else file
+            frames = traceback.extract_tb(error.__traceback__)
+            frame = next((f for f in reversed(frames) if f.filename.startswith(own)), None)
+            what = f"{type(error).__name__}: {error}"
+            if frame is None:
+                last = frames[-1]
+                fail(
+                    f"the check met {what} in {last.name} ({last.filename}:{last.lineno})",
+                    "if nothing there is the backend's, this is a bug in gpuprof: report it",
+                )
+            fail(
+                f"{frame.name} ({frame.filename}:{frame.lineno}) raised {what}",
+                "mend that line; the check calls the backend as gpuprof does",
+            )
+
+    return checked
+
+
 class Case:
     """A backend under test. See `BackendConformance`."""
 
@@ -46,6 +78,9 @@ class Case:
         super().__init_subclass__()
         cls._shared = {}
         if cls.__module__.partition(".")[0] == __package__:
+            for name, check in list(vars(cls).items()):
+                if name.startswith("test_"):
+                    setattr(cls, name, _in_a_sentence(check))
             return
         if not cls.name or cls.backend is None:
             raise TypeError(

@@ -147,7 +147,7 @@ class ContractChecks(Case):
                 f"{module} cannot be imported by itself: {process.stderr.strip().splitlines()[-1]}",
                 "fix the import",
             )
-        printed, _, imports = process.stdout.rstrip("\n").rpartition("\n")
+        printed, _, imports = process.stdout.removesuffix("\n").rpartition("\n")
         if printed.strip():
             fail(
                 f"importing {module} prints {printed.strip()[:200]!r}",

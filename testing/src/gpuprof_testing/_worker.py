@@ -1169,16 +1169,22 @@ class WorkerChecks(Case):
         """A worker that was killed in its second window, once for this class."""
         if not self._acts():
             pytest.skip("the backend does nothing to a worker")
+        if isinstance(hang := self._shared.get("killed"), pytest.fail.Exception):
+            raise hang  # it takes minutes to see once more
         if "killed" not in self._shared:
             place = directory / "killed"
             planner, _ = self._planner(place, {})
-            ran = self._run(place, "killed", [str(place / "run")])
+            try:
+                ran = self._run(place, "killed", [str(place / "run")])
+            except pytest.fail.Exception as failure:
+                self._shared["killed"] = failure
+                raise
             _seen(ran)
             node = _node_directory(planner)
             if node is None:
                 pytest.skip("the worker left no directory")
             pristine = directory / "killed-copies" / "pristine"
-            shutil.copytree(node, pristine, symlinks=True)
+            shutil.copytree(node, pristine, symlinks=True, ignore=_specials)
             record, rows = self._settled(planner, [ran.planned])
             start = record.starts[0]
             worker = here(ran.planned.worker, start, record)
@@ -1507,18 +1513,17 @@ class WorkerChecks(Case):
             outputs[0].open("w") as stdout,
             outputs[1].open("w") as stderr,
         ):
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=directory,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                preexec_fn=launcher,
+            )
             try:
-                process = subprocess.run(
-                    command,
-                    env=environment,
-                    cwd=directory,
-                    timeout=DEADLINE,
-                    stdin=stdin,
-                    stdout=stdout,
-                    stderr=stderr,
-                    preexec_fn=launcher,
-                    check=False,
-                )
+                process.wait(DEADLINE)
             except subprocess.TimeoutExpired:
                 output = "".join(path.read_text(errors="replace") for path in outputs)
                 fail(
@@ -1527,10 +1532,26 @@ class WorkerChecks(Case):
                     "end with the worker; leave it its standard input, of which a tool that waits "
                     "for the worker must keep no writing end open",
                 )
+            finally:
+                if process.returncode is None:
+                    _end(process)
         texts = [path.read_text(errors="replace") for path in outputs]
         for path in outputs:
             path.unlink()
         return subprocess.CompletedProcess(command, process.returncode, *texts)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it has started: a tool that hangs burns a core of the others'."""
+    pids = [process.pid]
+    for pid in pids:  # the list grows
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):
+                pids += map(int, children.read_text().split())
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
 
 
 def _without_keeping(worker_plan: PlannedWorker) -> PlannedWorker:
@@ -1634,6 +1655,14 @@ _SCRATCH = ".kit-scratch"
 def _recorded(directory: Path) -> list[Path]:
     """The files of a tool in a worker's directory."""
     return [path for path in directory.iterdir() if path.is_file() and _is_the_tools(path.name)]
+
+
+def _specials(directory: str, names: list[str]) -> list[str]:
+    """What cannot be copied, such as a pipe, which would wait for its other end."""
+    paths = [(name, Path(directory, name)) for name in names]
+    return [
+        name for name, path in paths if not (path.is_symlink() or path.is_file() or path.is_dir())
+    ]
 
 
 def _is_the_tools(name: str) -> bool:
