@@ -6,12 +6,15 @@ of the site, so that no link needs the network. Each public module gets a page f
 
 from __future__ import annotations
 
+import functools
 import os
 import posixpath
 import re
+import tempfile
 from pathlib import Path
 
-from api_page import MODULES  # scripts/ is on the path: mkdocs puts each hook's folder there
+import real_run  # scripts/ is on the path: mkdocs puts each hook's folder there
+from api_page import MODULES
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -28,6 +31,15 @@ AFTER_OTHERS = "---\nsearch:\n  boost: 0.3\n---\n"
 ELSEWHERE = "repository/"
 """Where pages of other files of the repository stand in the site."""
 LANGUAGES = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".sh": "sh"}
+TEXT_BLOCK = re.compile(r"^```text\n.*?^```", re.DOTALL | re.MULTILINE)
+RECORDED = """
+## Its page and its timeline
+
+Both are of the run that is explained above:
+
+- [the page of `gpuprof html`](real-run/page.html)
+- [the timeline](real-run/timeline.perfetto.gz); [Perfetto](https://ui.perfetto.dev) opens it
+"""
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)(?=[)#])")
 CELL = re.compile("<td.*?</td>", re.DOTALL)
 TEXT = re.compile("(?<=>)[^<]+")
@@ -44,6 +56,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for module in MODULES:
         text = f"{AFTER_OTHERS}# `{module}`\n\n::: {module}\n"
         files.append(File.generated(config, f"api/{module}.md", content=text))
+    for name, content in _recorded().items():
+        files.append(File.generated(config, f"real-run/{name}", content=content))
     waiting = [each for each in files if each.src_uri.endswith(".md")]
     while waiting:
         page = waiting.pop()
@@ -59,6 +73,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point links at pages of the site, and let pictures follow the reader's choice of colours."""
     here = page.file.src_uri
+    if here == real_run.PAGE.name:
+        explanation = _recorded()["explain.txt"].decode()
+        markdown = TEXT_BLOCK.sub(lambda _: f"```text\n{explanation}```", markdown) + RECORDED
 
     def moved(link: re.Match[str]) -> str:
         path = _target(_origin(here), link[0])
@@ -75,6 +92,14 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
         return re.sub(r"[_./=}-](?=[a-zA-Z{])", r'\g<0><wbr class="name">', at_commas)
 
     return CELL.sub(lambda cell: TEXT.sub(breakable, cell[0]), html)
+
+
+@functools.cache
+def _recorded() -> dict[str, bytes]:
+    """The files of a run that is recorded for this site, by name."""
+    with tempfile.TemporaryDirectory() as directory:
+        real_run.record(Path(directory))
+        return {path.name: path.read_bytes() for path in Path(directory).iterdir()}
 
 
 def _origin(uri: str) -> str:
