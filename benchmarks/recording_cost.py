@@ -1,10 +1,10 @@
 """What `gpuprof run` costs a job that it records: everything on, against nothing.
 
 Several jobs, one bare, one recorded, and others recorded in parts, each a driver and two actors on
-a Ray cluster of its own. They do the same step in turns, one while the others wait, and time it: by
-the clock, and by the processor time of all Python threads of driver and actors, gpuprof's apart
-from the job's. Other programs change that less, so the goal is held against it. Starts are fresh
-processes in turns.
+a Ray cluster of its own; without Ray, each is one process. They do the same step in turns, one
+while the others wait, and time it: by the clock, and by the processor time of all Python threads of
+driver and actors, gpuprof's apart from the job's. Other programs change that less, so the goal is
+held against it. Starts are fresh processes in turns.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import importlib.util
 import json
 import os
 import queue
@@ -43,11 +44,12 @@ class Env:
 envs = [Env.remote() for _ in range(3)]
 ray.get([env.sample.remote() for env in envs])
 """
+RAY = "without Ray calls"
 JOBS: dict[str, list[str] | None] = {
     "alone": None,
     "recorded": [],
     "without stacks": ["sampling=0"],
-    "without Ray calls": ["instruments=torch,queue"],
+    RAY: ["instruments=torch,queue"],
     "the ledger only": ["sampling=0", "instruments="],
 }
 """Settings of each job; ``None`` for the one that is not recorded."""
@@ -80,9 +82,10 @@ def spent(processes: list[tuple[int, dict[int, str]]]) -> Counter[str]:
     return seconds
 
 
-def parts(recorded: bool) -> tuple[dict[str, Callable[[], object]], Callable[[], Counter[str]]]:
+def parts(
+    recorded: bool, on_ray: bool
+) -> tuple[dict[str, Callable[[], object]], Callable[[], Counter[str]]]:
     """What a job does, by name; and the processor seconds that it has used so far."""
-    import ray
     import torch
 
     scope: Callable[[str], Any] = contextlib.nullcontext
@@ -92,21 +95,7 @@ def parts(recorded: bool) -> tuple[dict[str, Callable[[], object]], Callable[[],
         scope = gpuprof.timer
     torch.set_num_threads(1)
 
-    class Env:
-        def sample(self) -> int:
-            return 1
-
-        def threads(self) -> tuple[int, dict[int, str]]:
-            return threads()
-
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        _temp_dir=os.environ["RAY_DIRECTORY"],
-    )
-    actor = ray.remote(num_cpus=0)(Env)
-    envs = [actor.remote() for _ in range(2)]
+    call, threads_of_actors = actors() if on_ray else (lambda _: None, list)
 
     def training(layers: int) -> Callable[[], None]:
         model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(layers)))
@@ -127,7 +116,7 @@ def parts(recorded: bool) -> tuple[dict[str, Callable[[], object]], Callable[[],
 
     def step() -> None:
         for number in range(50):
-            ray.get(envs[number % 2].sample.remote())
+            call(number)
         with torch.no_grad():  # each called by itself, as one module of fifty is one scope
             for module in modules:
                 module(batch)
@@ -143,7 +132,7 @@ def parts(recorded: bool) -> tuple[dict[str, Callable[[], object]], Callable[[],
 
     for part in (step, train):  # so that all threads have begun
         part()
-    processes = [threads(), *ray.get([env.threads.remote() for env in envs])]
+    processes = [threads(), *threads_of_actors()]
     done: dict[str, Callable[[], object]] = {
         "step": step,
         "train 2": train,
@@ -153,9 +142,38 @@ def parts(recorded: bool) -> tuple[dict[str, Callable[[], object]], Callable[[],
     return done, functools.partial(spent, processes)
 
 
-def job(recorded: bool) -> None:
+def actors() -> tuple[Callable[[int], object], Callable[[], list[Any]]]:
+    """What calls one of two actors, by a number, and what asks both for their `threads`."""
+    import ray
+
+    class Env:
+        def sample(self) -> int:
+            return 1
+
+        def threads(self) -> tuple[int, dict[int, str]]:
+            return threads()
+
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        _temp_dir=os.environ["RAY_DIRECTORY"],
+    )
+    actor = ray.remote(num_cpus=0)(Env)
+    envs = [actor.remote() for _ in range(2)]
+
+    def call(number: int) -> None:
+        ray.get(envs[number % 2].sample.remote())
+
+    def threads_of_actors() -> list[Any]:
+        return list(ray.get([env.threads.remote() for env in envs]))
+
+    return call, threads_of_actors
+
+
+def job(recorded: bool, on_ray: bool) -> None:
     """Do what standard input asks for, and answer with the seconds that it took."""
-    done, used = parts(recorded)
+    done, used = parts(recorded, on_ray)
     for line in sys.stdin:
         name, count = json.loads(line)
         part = done[name]
@@ -172,10 +190,13 @@ def job(recorded: bool) -> None:
 
 
 @contextlib.contextmanager
-def started(directory: str, name: str) -> Iterator[Callable[[str, int], Counter[str]]]:
+def started(
+    directory: str, name: str, on_ray: bool
+) -> Iterator[Callable[[str, int], Counter[str]]]:
     """A job that does a part so many times, and says what it took, by the clock and by thread."""
     settings = JOBS[name]
     program = [sys.executable, os.path.abspath(__file__), "--job", str(int(settings is not None))]
+    program += [] if on_ray else ["--no-ray"]
     if settings is not None:
         program = [*RUN, *(word for one in settings for word in ("--set", one)), "--", *program]
     process = subprocess.Popen(
@@ -200,6 +221,7 @@ def started(directory: str, name: str) -> Iterator[Callable[[str, int], Counter[
         raise RuntimeError(f"the job {name!r} ended with exit code {process.wait()}")
 
     try:
+        ask("step", 1)  # clusters that start at the same time keep each other waiting
         yield ask
     finally:
         to.close()
@@ -212,10 +234,12 @@ def environment(directory: str, name: str) -> dict[str, str]:
     return {**os.environ, "RAY_DIRECTORY": os.path.join(directory, name)}
 
 
-def starts(rounds: int, directory: str) -> list[list[Any]]:
+def starts(rounds: int, directory: str, on_ray: bool) -> list[list[Any]]:
     """A row for each program: milliseconds of its whole life, alone and recorded."""
     rows = []
     for number, (name, program) in enumerate(STARTS.items()):
+        if "Ray" in name and not on_ray:
+            continue
         command = [sys.executable, "-c", program]
         samples: dict[bool, list[float]] = {False: [], True: []}
         count = rounds if "Ray" not in name else max(1, rounds // 4)
@@ -295,13 +319,19 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=300, help="samples of each (default: 300)")
     parser.add_argument("--starts", type=int, default=20, help="starts of each (default: 20)")
     parser.add_argument("--job", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--no-ray", action="store_true", help="jobs of one process")
     arguments = parser.parse_args()
+    on_ray = not arguments.no_ray and importlib.util.find_spec("ray") is not None
     if arguments.job is not None:
-        job(bool(arguments.job))
+        job(bool(arguments.job), on_ray)
         return 0
     rows, share = [], 0.0
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
-        jobs = {name: stack.enter_context(started(directory, name)) for name in JOBS}
+        jobs = {
+            name: stack.enter_context(started(directory, name, on_ray))
+            for name in JOBS
+            if on_ray or name != RAY
+        }
         for title, part, count, unit in SUBJECTS:
             asked = jobs if part == "step" else {name: jobs[name] for name in ("alone", "recorded")}
             answers = samples(asked, part, count, arguments.rounds)
@@ -319,7 +349,7 @@ def main() -> int:
         verdict = "met" if share <= GOAL else "missed"
         print(f"{verdict}: {share:.2f} % of a step of 100 ms in processor time, goal {GOAL} %\n")
         if arguments.starts:
-            rows = starts(arguments.starts, directory)
+            rows = starts(arguments.starts, directory, on_ray)
             heads = ["start to end, ms", *HEADERS[1:]]
             print(tabulate(rows, heads, tablefmt="github", floatfmt=".0f"))
     return int(share > GOAL)

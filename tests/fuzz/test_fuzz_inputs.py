@@ -1,4 +1,4 @@
-"""Short runs of the fuzzers of configurations, of the driver's port, and of ledgers."""
+"""Short runs of the fuzzers of configurations, the driver's port, ledgers and answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def fuzzer(name: str) -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("fuzz_config", 150), ("fuzz_frames", 100), ("fuzz_ledgers", 6)]
+    ("name", "count"),
+    [("fuzz_config", 150), ("fuzz_frames", 100), ("fuzz_ledgers", 6), ("fuzz_answers", 40)],
 )
 def test_mutated_inputs_end_as_they_should(name: str, count: int) -> None:
     """A damaged input is read, or refused by gpuprof's own error, at once."""

@@ -154,12 +154,12 @@ def _collectives(processes: Sequence[Process], mains: Mapping[str, Doing]) -> It
 def _in_flight(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator[InFlight]:
     entries: dict[tuple[str, str, int, str], dict[int, float]] = {}
     for process in processes:
-        main = mains.get(process.file)
-        if main is None or main.state == "moves":
+        main, rank = mains.get(process.file), process.answer.get("rank of job")
+        if main is None or main.state == "moves" or rank is None:
             continue
         for entry in process.answer.get("flight", ()):
             key = entry["group"], entry["operation"], entry["number"], entry["state"]
-            entries.setdefault(key, {})[process.answer["rank of job"]] = entry["seconds"]
+            entries.setdefault(key, {})[rank] = entry["seconds"]
     for key, seconds in sorted(entries.items()):
         yield InFlight(*key, tuple(sorted(seconds)), max(seconds.values()))
 

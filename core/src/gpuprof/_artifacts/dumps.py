@@ -12,21 +12,22 @@ import re
 import secrets
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import attrs
 
 from gpuprof._artifacts import alive, formats, ledger, runs, stacks
+from gpuprof._log import log
 from gpuprof._session.dump import MEMORY, OURS, VERSION, cpu_time, directory_of, not_private
 from gpuprof._session.file import SESSION_VERSION, SessionFile
 from gpuprof._shim.node import node_name
 from gpuprof._shim.processes import place, process_start
-from gpuprof._shim.safe import LARGEST, UnsafeFile, load_json, remove_tree
+from gpuprof._shim.safe import LARGEST, remove_tree
 from gpuprof.errors import OutputError
 
-State = Literal["answered", "by signal", "stopped", "dead", "lost", "silent"]
+State = formats.ProcessState
 """The outcome for a process. ``by signal``: gpuprof's thread could not run, so `faulthandler` has
 written the stacks. ``lost``: its node has died. ``silent``: no answer; the process may be on
 another node."""
@@ -41,7 +42,6 @@ _FRESH = 30.0
 """Seconds. A process writes its file every 5 s, so if the file is newer than this, the process is
 alive somewhere."""
 _PROCESS = re.compile(r"(?P<name>.+)\.(?:start|child)-\d+\.json")
-_ANSWER = {"name": str, "group": str, "rank": int, "node": str, "pid": int, "threads": list}
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ ?(?:\[(?P<name>.*)\] )?\(most recent")
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)')
 _MEMORY = re.compile(rf"/memfd:{MEMORY}-(\d+)-(\d+) \(deleted\)")
@@ -127,11 +127,21 @@ def _collect(directory: str, question: str, patience: float) -> Iterator[Process
     waiting = {process.file: process for process in _expected(directory)}
     files = set(waiting)
     reached_files: set[str] = set()
+    damaged_files: set[str] = set()
     began = time.monotonic()
     while True:
         for file in _answers(question):
-            answer = _read(os.path.join(question, file))
-            if answer is None or file in reached_files:  # two may ask on one node
+            if file in damaged_files:
+                continue
+            try:
+                answer = _read(os.path.join(question, file))
+            except FileNotFoundError:
+                continue
+            except OutputError as error:
+                damaged_files.add(file)
+                log().warning("%s", error)
+                continue
+            if file in reached_files:  # two may ask on one node
                 continue
             reached_files.add(file)
             yield _answered(file, answer, waiting.pop(file, None))
@@ -160,15 +170,18 @@ def _answers(question: str) -> list[str]:
     return []
 
 
-def _read(path: str) -> dict[str, Any] | None:
+def _read(path: str) -> formats.Answer:
+    """Read and remove an answer.
+
+    Raises:
+        FileNotFoundError: somebody else has taken it.
+        OutputError: it is damaged; the message has the path and the problem.
+    """
     try:
-        answer = load_json(path, LARGEST)
-        os.unlink(path)
-    except (OSError, UnsafeFile):
-        return None
-    valid = isinstance(answer, dict) and answer.get("version") == VERSION
-    valid = valid and all(type(answer.get(key)) is kind for key, kind in _ANSWER.items())
-    return answer if valid and answer.get("state", "answered") in get_args(State) else None
+        return formats.read(path, formats.Answer, VERSION)
+    finally:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
 
 
 def to_answer(process: Process) -> dict[str, Any]:
@@ -186,29 +199,31 @@ def to_answer(process: Process) -> dict[str, Any]:
     }
 
 
-def _connected(answer: Mapping[str, Any]) -> Iterator[Process]:
+def _connected(answer: formats.Answer) -> Iterator[Process]:
     """The workers that a driver says are connected to it."""
     for worker in answer.get("workers", ()):
-        group, _, rank = worker["worker"].rpartition("-")
-        yield Process(
-            worker["worker"], group, int(rank), worker["node"], worker["pid"], None, worker["file"]
-        )
+        name = worker["worker"]
+        group, _, rank = name.rpartition("-")
+        if rank.isdecimal():
+            about = worker["node"], worker["pid"], None, worker["file"]
+            yield Process(name, group, int(rank), *about)
 
 
-def _answered(file: str, answer: dict[str, Any], known: Process | None) -> Process:
+def _answered(file: str, answer: formats.Answer, known: Process | None) -> Process:
     state = answer.get("state", "answered")
+    content: dict[str, Any] = {**answer}
     if state not in ANSWERED and known is not None:  # a driver knows less than the files
-        answer = {**answer, **_last_seen(known)}
+        content |= _last_seen(known)
     return Process(
-        str(answer["name"]),
-        str(answer["group"]),
-        int(answer["rank"]),
-        str(answer["node"]),
-        int(answer["pid"]),
+        answer["name"],
+        answer["group"],
+        answer["rank"],
+        answer["node"],
+        answer["pid"],
         None if known is None else known.start,
         file,
         state,
-        answer,
+        content,
         path=None if known is None else known.path,
     )
 

@@ -6,9 +6,9 @@ For the files that workers and shims write, see `SessionFile` and `ToolStatus`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, ClassVar, Literal, TypedDict, TypeVar
 
-from gpuprof._config.structure import Checker, shown
+from gpuprof._config.structure import Checker, Invalid, shown
 from gpuprof._session.environment import Environment
 from gpuprof._session.file import WindowEntry
 from gpuprof._shim.safe import LARGEST, UnsafeFile, load_json
@@ -25,8 +25,12 @@ LARGEST_MANIFEST = 512 * 2**20
 _LARGEST_NUMBER = 2**53
 """Limit of numbers in a file. Real sizes, process ids and times are far smaller."""
 
+_MOST_RANKS = 2**20
+"""The most ranks of a process group."""
+
 File = TypeVar("File")
 FileState = Literal["complete", "incomplete", "missing"]
+ProcessState = Literal["answered", "by signal", "stopped", "dead", "lost", "silent"]
 
 
 class Process(TypedDict):
@@ -240,6 +244,149 @@ class Manifest(_ManifestOfLeftovers, total=False):
     workers: list[WorkerEntry]
     ended_early: list[EarlyEnd]
     ended_by_job: list[EarlyEnd]
+
+
+class Frame(list["str | int"]):
+    """A function's name, its file, and the line that it is at."""
+
+    TAKES: ClassVar[tuple[str, ...]] = ("a list of function, file and line",)
+
+    @classmethod
+    def parse(cls, value: object) -> Frame:
+        """The frame.
+
+        Raises:
+            Invalid: it is none.
+        """
+        if not isinstance(value, list) or [type(part) for part in value] != [str, str, int]:
+            raise Invalid(value, cls.TAKES[0])
+        return cls(value)
+
+
+class Stretch(list[int]):
+    """Ranks in equal distances: the first one, the distance, and how many they are."""
+
+    TAKES: ClassVar[tuple[str, ...]] = ("a list of first rank, distance and count",)
+
+    @classmethod
+    def parse(cls, value: object) -> Stretch:
+        """The stretch.
+
+        Raises:
+            Invalid: it is none.
+        """
+        if not isinstance(value, list) or [type(part) for part in value] != [int, int, int]:
+            raise Invalid(value, cls.TAKES[0])
+        _, distance, count = value
+        if not distance or not 0 <= count <= _MOST_RANKS:
+            raise Invalid(value, cls.TAKES[0])
+        return cls(value)
+
+
+class _OpenScope(TypedDict):
+    path: str
+    seconds: float
+
+
+class OpenScope(_OpenScope, total=False):
+    """The innermost open scope of a thread or task."""
+
+    waits_for: str | None
+
+
+class CallsWaitedFor(TypedDict):
+    """What a call on a stack waits for: the key of each call, and its actor's id."""
+
+    on: str
+    calls: list[list[str]]
+
+
+class CallThatRuns(TypedDict):
+    """A Ray call on a stack: its key."""
+
+    runs: str
+    name: str
+
+
+class TaskNow(TypedDict):
+    """What a task does; see `gpuprof._session.dump.snapshot`."""
+
+    name: str
+    frames: list[Frame]
+    scope: OpenScope | None
+    waits: list[CallsWaitedFor | CallThatRuns]
+
+
+class ThreadNow(TaskNow):
+    """What a thread does.
+
+    Args:
+        cpu: seconds for which it has run, or was ready to.
+    """
+
+    id: int
+    main: bool
+    cpu: float | None
+
+
+class GroupNow(TypedDict):
+    """A process group of torch.distributed, and how many collectives this rank has begun in it."""
+
+    name: str
+    ranks: list[Stretch]
+    begun: int
+
+
+class InFlight(TypedDict):
+    """The oldest collective of a process group that torch's flight recorder has not seen end."""
+
+    group: str
+    operation: str
+    number: int
+    state: str
+    seconds: float
+
+
+class Connected(TypedDict):
+    """A worker that is connected to a driver."""
+
+    worker: str
+    node: str
+    pid: int
+    file: str
+
+
+class _WhoAnswers(TypedDict):
+    version: int
+    name: str
+    group: str
+    rank: int
+    node: str
+    pid: int
+    threads: list[ThreadNow]
+
+
+_WhatElse = TypedDict(
+    "_WhatElse",
+    {
+        "state": ProcessState,
+        "time": float,
+        "step": int | None,
+        "quiet": float | None,
+        "ended": int,
+        "tasks": list[TaskNow],
+        "actor": str,
+        "rank of job": int | None,
+        "groups": list[GroupNow],
+        "flight": list[InFlight],
+        "workers": list[Connected],
+    },
+    total=False,
+)
+
+
+class Answer(_WhoAnswers, _WhatElse):
+    """``.dumps/<question>/<node>.<file>``: what a process does now, or did last."""
 
 
 def load(path: str | Path, most: int = LARGEST) -> dict[str, Any]:

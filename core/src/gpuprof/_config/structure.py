@@ -112,7 +112,7 @@ def _alternatives(kind: Any) -> tuple[str, ...]:
     kind = origin or kind
     if kind in _ALTERNATIVES:
         return _ALTERNATIVES[kind]
-    return ("a mapping",) if attrs.has(kind) else (kind.__name__,)
+    return ("a mapping",) if attrs.has(kind) or is_typeddict(kind) else (kind.__name__,)
 
 
 def is_text(kind: Any) -> bool:
@@ -303,6 +303,8 @@ class Checker:
             return isinstance(value, str) and value in get_args(kind)
         if isinstance(value, bool) or not isinstance(kind, type):
             return kind is bool
+        if is_typeddict(kind):  # a mapping has been checked key by key
+            return False
         if isinstance(value, float) and not math.isfinite(value):
             return False
         return isinstance(value, (int, float) if kind is float else kind)
