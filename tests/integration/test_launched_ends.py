@@ -226,6 +226,26 @@ def test_files_that_the_launcher_has_open_stay_open(tmp_path: Path) -> None:
     assert b"b'a word'\n" == done.stdout
 
 
+HANGS = """
+import signal, threading, gpuprof
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in range(3):
+    with gpuprof.step(number), gpuprof.timer("work"):
+        pass
+print("ready", flush=True)
+threading.Event().wait()
+"""
+
+
+def test_a_run_that_ctrl_c_ends_says_so(tmp_path: Path) -> None:
+    """It has an end, but not one of its own."""
+    with started(tmp_path, [*GPUPROF, "--", sys.executable, "-c", HANGS]) as (process, output):
+        os.killpg(process.pid, signal.SIGINT)
+        output.read()
+    explained = run(tmp_path, [*GPUPROF[:-1], "explain", "--json"])
+    assert "interrupted" == json.loads(explained.stdout)["state"], explained.stderr
+
+
 FAIL_ONCE = """
 import os, gpuprof
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])

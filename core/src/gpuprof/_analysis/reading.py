@@ -108,6 +108,8 @@ def of_ledgers(
     run.state = about.state if about else "ended"
     if run.state != "running" and all(ledger.ended for ledger in ledgers):
         run.state = "ended"  # nobody writes a manifest for ranks without a driver
+    if run.state == "ended" and any(ledger.interrupted for ledger in ledgers):
+        run.state = "interrupted"
     ends = about.ended_early if about else None
     over = about is not None and about.goes_on() is False
     run.ended_early = _silent(run, over) if ends is None else ends

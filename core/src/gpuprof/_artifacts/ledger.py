@@ -271,6 +271,11 @@ class Ledger:
         return any(event["event"] == "end" for event in self.events)
 
     @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the process, which closed its ledger then."""
+        return any(event["event"] == "end" and "interrupted" in event for event in self.events)
+
+    @property
     def first(self) -> int:
         """The first moment that the ledger knows of."""
         return int(self.spans["start"].min(initial=self.header["monotonic"]))

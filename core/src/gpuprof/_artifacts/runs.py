@@ -37,7 +37,7 @@ from gpuprof.errors import ConfigError, OutputError
 
 _BEGUN = "run.json"
 _ENDED = "manifest.json"
-State = Literal["ended", "running", "killed", "unknown"]
+State = Literal["ended", "interrupted", "running", "killed", "unknown"]
 _WITHOUT_RECEIPT = {
     True: "running",
     False: "finished, no receipt; run gpuprof collect RUN",

@@ -415,10 +415,11 @@ def _amount(value: float) -> str:
 
 
 def _state(run: str, state: State) -> str:
-    """What there is to say of a run that has not ended; empty if it has."""
+    """What there is to say of a run that has not ended by itself; empty if it has."""
     stacks_now = f"`gpuprof stacks {run}` shows what its processes do now"
     return {
         "ended": "",
+        "interrupted": "Ctrl-C ended it (SIGINT): the program did not end by itself.",
         "running": f"It has not ended: this is what it has recorded so far. {stacks_now}.",
         "killed": "It has no end: it was killed, and what its processes did last may be missing.",
         "unknown": f"It has no end. If it still runs, {stacks_now}.",

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import struct
+import sys
 import threading
 import time
 import weakref
@@ -266,7 +267,7 @@ class LedgerWriter:
             self._stop()
             try:
                 self._drain()
-                self.event("end")
+                self.event("end", **({"interrupted": True} if _interrupted() else {}))
                 self._drain()
             except Exception as error:
                 self._give_up(error)
@@ -586,6 +587,14 @@ def make_header(
         "monotonic": time.perf_counter_ns(),
         "wall": time.time_ns(),
     }
+
+
+def _interrupted() -> bool:
+    """Whether Ctrl-C ends the process, or the block of code that ends the ledger."""
+    kind = sys.exc_info()[0]
+    if kind is None and not hasattr(sys, "ps1"):  # a prompt goes on after Ctrl-C
+        kind = getattr(sys, "last_type", None)
+    return kind is not None and issubclass(kind, KeyboardInterrupt)
 
 
 def key_of(key: str | bytes) -> int:
