@@ -332,6 +332,24 @@ def test_a_slow_worker_of_a_server_is_worth_what_is_claimed() -> None:
     assert pytest.approx(found.real, abs=0.02) == found.claimed
 
 
+@pytest.mark.parametrize(
+    ("number", "whom"),
+    [
+        pytest.param(19, "Replay-3", id="calls-back-to-back"),
+        pytest.param(40, "Rollout-2", id="drift-of-one-that-runs-freely"),
+        pytest.param(52, "Engine-3", id="somebody-waits-for-the-last"),
+        pytest.param(74, "Writer-0", id="few-calls-of-two-servers"),
+    ],
+)
+def test_a_fresh_job_is_answered_with_what_it_is_worth(number: int, whom: str) -> None:
+    """Each of them was once missed, or said to be worth less than half."""
+    made = drawn(9301, number, suite="fresh")
+    answer = explained(made)
+    found = judged(made, answer)
+    assert ("right", whom) == (found.said, answer["findings"][0]["worker"])
+    assert pytest.approx(found.real, abs=0.02) == found.claimed
+
+
 @pytest.mark.parametrize("topology", ["fan-out", "data parallel", "pairs", "one step off", "chain"])
 def test_permuting_ranks_permutes_who_is_named(topology: str, tmp_path: Path) -> None:
     """Nobody is named for his number."""

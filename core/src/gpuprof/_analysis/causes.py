@@ -48,6 +48,8 @@ OF_A_WORKER = (
     "processor",
     "interpreter",
 )
+_SLOW: tuple[Name, ...] = ("rank", "drift")
+"""Causes that are a rank's work; at one of its places, if most of the saving is there."""
 _STOPS: tuple[Name, ...] = ("garbage collection", "processor", "interpreter")
 """Causes that stop a process wherever it is."""
 Grade = Literal["named", "hint"]
@@ -57,7 +59,10 @@ Activity = tuple[int, int]
 """What a process does at a place: positions in `Run.processes` and `Run.places`, or `OUTSIDE`."""
 
 _LARGE = 0.05
-"""Share of the run that a cause must save to be named."""
+"""Share of the run from which a cause matters."""
+_NAMED = 0.07
+"""Share of the run that a cause must save to be named. It then matters even if the saving is off by
+as much as one in ten is, in jobs whose truth is known."""
 _IN_A_HALF = 0.015
 """Share of the run that a lasting cause must save in each half of the run to be named."""
 _NEARLY_ALL = 0.7
@@ -206,7 +211,7 @@ class Finding:
         profiled: whether it had a profiler while a worker that it is compared with had none, so
             that the profiler may be the cause.
         grade: ``named``, or ``hint`` if the record leaves room for another cause, or the finding
-            is worth less than 5 % of the run.
+            is worth less than 7 % of the run.
         samples: what samples tell about it; ``None`` for a cause that is not found from them.
         facts: what else the sentences about it need.
     """
@@ -266,7 +271,7 @@ class Cause:
         instead: returns the multipliers that take the cause out of the times of a suspect's
             activities; ``None`` if the path cannot tell what that saves.
         least: share of the run that a suspect must save, or must cost if the path does not tell.
-        grade: ``large``: named if it saves 5 % of the run; ``lasting``: named if it also saves
+        grade: ``large``: named if it saves 7 % of the run; ``lasting``: named if it also saves
             something in each half of the run; ``named``: always named; ``hint``: always a hint.
         blind: whether to look for it even if the path does not tell what bounds a step.
         together: whether to try the suspects of a group together if each saves too little alone.
@@ -335,9 +340,12 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) ->
             saving = record.saves(less, suspect.within)
             if saving >= _NEARLY_ALL * saves:
                 suspect, factors, saves = smaller, less, saving
+            elif suspect.finding.cause in _SLOW:  # one scope is not what it is about
+                several = attrs.evolve(suspect.finding, scope=NAMES[ALL])
+                suspect = attrs.evolve(suspect, finding=several)
     sure = cause.grade == "named"
     doubtful = suspect.doubtful or unknown
-    if cause.grade in ("large", "lasting") and saves >= _LARGE and not doubtful:
+    if cause.grade in ("large", "lasting") and saves >= _NAMED and not doubtful:
         sure = cause.grade == "large" or min(record.in_halves(saves, factors)) >= _IN_A_HALF
     return attrs.evolve(suspect.finding, saves=saves, grade="named" if sure else "hint")
 
@@ -400,14 +408,17 @@ def half(record: Record, suspect: Suspect) -> Factors:
 
 
 def peers_median(record: Record, suspect: Suspect) -> Factors:
-    """The median of the other ranks of their group.
+    """The median of the other ranks of their group that do the same.
 
-    Where whichever rank is free gets the next call, all ranks get done sooner. Of a node, processes
-    that have no peers elsewhere would become faster as the others there do.
+    Of a node, processes that have no peers elsewhere would become faster as the others there do.
+    Where whichever rank is free gets the next call, fewer calls are left for the others: all ranks
+    get done sooner as long as somebody takes what they make, and all at once where somebody waits
+    for the last one. Whichever of the two saves more.
     """
     run = record.run
     suspects = {number for number, _ in suspect.activities}
     factors: dict[Activity, Floats] = {}
+    at_once: dict[Activity, Floats] = {}
     alone: list[Activity] = []
     own_sum, median_sum = np.zeros(len(run.steps)), np.zeros(len(run.steps))
     groups = {(run.processes[number].group, place) for number, place in suspect.activities}
@@ -418,22 +429,39 @@ def peers_median(record: Record, suspect: Suspect) -> Factors:
         if mine.all():
             alone += [(rank[0].number, place) for rank in ranks if times.any()]
             continue
+        peers = ~mine & (times[run.usual] > 0).any(axis=0)
+        if not peers.any():
+            continue
         shorter = times.copy()
-        median = np.median(times[:, ~mine], axis=1, keepdims=True)
+        median = np.median(times[:, peers], axis=1, keepdims=True)
         shorter[:, mine] = np.minimum(times[:, mine], median)
         own_sum += times[:, mine].sum(axis=1)
         median_sum += shorter[:, mine].sum(axis=1)
-        ratios = np.divide(shorter, times, out=np.ones_like(times), where=times > 0)
-        if stragglers.in_a_pool(run, place, ranks, mine):
-            rates = np.divide(1, times, out=np.zeros_like(times), where=times > 0).sum(axis=1)
-            faster = np.divide(1, shorter, out=np.zeros_like(times), where=shorter > 0).sum(axis=1)
-            ratios[:] = np.divide(rates, faster, out=np.ones(len(times)), where=faster > 0)[:, None]
-            mine[:] = True
-        for column in np.flatnonzero(mine).tolist():
+        calls = stragglers.shared_calls(run, place, ranks, mine)
+        if calls is None:
+            ratios = _ratios(shorter, times)
+        else:
+            rates, faster = (
+                np.divide(1, time, out=np.zeros_like(time), where=time > 0).sum(axis=1)
+                for time in (times, shorter)
+            )
+            ratios = np.tile(_ratios(rates, faster)[:, None], len(ranks))
+        for column in np.flatnonzero(mine if calls is None else times.any(axis=0)).tolist():
             for process in ranks[column]:
                 factors[process.number, place] = ratios[:, column]
+                if calls is not None:
+                    together = calls.sum() / faster.clip(1e-12)
+                    own = calls[column] * times[:, column]
+                    at_once[process.number, place] = _ratios(together, own)
     typical = np.divide(median_sum, own_sum, out=np.ones(len(own_sum)), where=own_sum > 0)
-    return _by_step(factors | dict.fromkeys(alone, typical))
+    factors |= dict.fromkeys(alone, typical)
+    both = [_by_step(factors), _by_step(factors | at_once)]
+    return max(both, key=record.saves) if at_once else both[0]
+
+
+def _ratios(times: Floats, to: Floats) -> Floats:
+    """Times relative to others; 1 where one of them is 0."""
+    return np.divide(times, to, out=np.ones_like(to), where=(times > 0) & (to > 0))
 
 
 def groups_mean(record: Record, suspect: Suspect) -> Factors:
@@ -562,6 +590,9 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         ),
         activities=activities,
         excess=excess,
+        parts=[functools.partial(_is_at, straggler.place)]
+        if cause in _SLOW and straggler.place >= 0
+        else (),
         doubtful=is_profiled or straggler.alone or starvation >= STARVED,
     )
 
@@ -936,9 +967,13 @@ def _is_driver(record: Record, activity: Activity, kind: Kind) -> bool:
 # Which activities: those of a server
 
 
-def queued_for(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
-    """Workers for which calls or messages queue, or that work nearly all the time for several."""
+def queued_for(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """Workers for which calls or messages queue, or that work nearly all the time for several.
+
+    Of a group of several, calls also queue for one that is slow, which is said then.
+    """
     run = record.run
+    with_findings = {finding.group for finding in findings}
     calls: dict[int, list[Call]] = {}
     for window in record.windows:
         for number, of_window in record.graph.plan(window).calls.items():
@@ -954,7 +989,7 @@ def queued_for(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
             for of_one in of_group
         ]
         # of ranks that mark the steps, half the time saves much, whoever waits for them
-        if len(numbers) > 1 and run.edges.keys() & set(numbers):
+        if len(numbers) > 1 and (run.edges.keys() & set(numbers) or group in with_findings):
             continue
         # a worker with peers is compared with them, unless several others call each of them
         if min(map(len, callers)) < (1 if len(numbers) == 1 else 2):
@@ -1111,6 +1146,8 @@ def _others_than(
         number = occasion.processes[0]
         worker = record.run.processes[number].name
         places = {(worker, record.name(place, number)) for place in occasion.places}
+        if OUTSIDE in occasion.places:
+            places.add((worker, NAMES[BEFORE]))
         of_turns = occasion.more is not None and record.run.processes[number].group in by_turns
         if worker in workers or of_turns or not pairs.isdisjoint(places):
             continue

@@ -37,6 +37,22 @@ def tail(successes: float, trials: float, chance: float) -> float:
     return min(1.0, math.exp(most) * math.fsum(math.exp(log - most) for log in logs))
 
 
+def apart(own: NDArray[np.float64], others: NDArray[np.float64]) -> float:
+    """The probability of all of some values above all of equally many others, if they are alike.
+
+    It is 1 if they are not apart. Both are in order of time, and resemble the values before them as
+    much as their ratio does.
+
+    >>> values = np.array([1.0, 3.0, 2.0, 2.0])
+    >>> round(apart(values + 9, values), 4), apart(values + 1, values)
+    (0.0143, 1.0)
+    """
+    if own.min() <= others.max() or others.min() <= 0:
+        return 1.0
+    count = int(len(own) * independent_share(np.log(own / others)))
+    return 1 / math.comb(2 * count, count)
+
+
 def holm(probabilities: Sequence[float]) -> list[float]:
     """Correct each p-value for the number of p-values, by Holm's method.
 

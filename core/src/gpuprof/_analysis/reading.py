@@ -20,7 +20,7 @@ from gpuprof._analysis.waits import ANYBODY, NOTHING, Waits
 from gpuprof._artifacts import early_ends, records, runs
 from gpuprof._artifacts import ledger as ledger_files
 from gpuprof._artifacts.formats import EarlyEnd
-from gpuprof._artifacts.ledger import Ledger
+from gpuprof._artifacts.ledger import RELEASES, Ledger
 from gpuprof._config.schema import MOST_WAITS, too_many_waits
 from gpuprof._session import stall
 from gpuprof._session.ledger import (
@@ -225,6 +225,7 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
         patterns: which scopes wait, as in the configuration's key ``waits``.
     """
     ledgers, other_steps = _of_same_workers(ledgers)
+    _part_calls(ledgers)
     waits = Waits(patterns)
     places: list[Place] = []
     place_numbers: dict[tuple[int, str], int] = {}
@@ -313,6 +314,19 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
     run.places += [Place(name, name, -1, 0) for name in run.samples.names]
     run.attributes = attributes_of(ledgers, [step.number for step in run.steps], starts)
     return run
+
+
+def _part_calls(ledgers: Sequence[Ledger]) -> None:
+    """Let calls that begin as the one before them ends begin 1 ns after its end.
+
+    Else that time would not tell which of the two is meant, and the later call's sender is lost.
+    """
+    keys = np.concatenate([ledger.sent["key"] for ledger in ledgers])
+    for ledger in ledgers:
+        links = ledger.links[ledger.links["role"] == RELEASES]
+        begins = np.unique(links["start"][np.isin(links["key"], keys)])
+        for rows in (ledger.spans, ledger.links):
+            rows["end"] -= np.isin(rows["end"], begins) & (rows["start"] < rows["end"])
 
 
 def _of_same_workers(ledgers: Sequence[Ledger]) -> tuple[Sequence[Ledger], int]:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from gpuprof._analysis import odds, roles
 from gpuprof._analysis.path import CALLS
-from gpuprof._analysis.run import Process, Run, by_name, of_ranks, rows_of
+from gpuprof._analysis.run import Process, Run, by_name, of_others, of_ranks, rows_of
 from gpuprof._analysis.waits import DATA
 from gpuprof._artifacts.ledger import RELEASES, WAITS
 
@@ -58,8 +58,14 @@ more calls."""
 _DRIFT = 1.2
 """How many times as slow as in the first quarter of the steps a rank must be in the last quarter,
 each relative to the other ranks."""
-_RISING = 0.8
-"""Spearman's correlation with the step, from which a rank gets slower."""
+_RISING = 0.6
+"""Spearman's correlation with the step, from which a rank may get slower."""
+_RISING_OF_TWO = 0.8
+"""The same of two ranks: there are no others to show how speeds wander anyway."""
+_LEAST_ROWS = 4
+"""Times of a rank below which nothing tells whether they grow."""
+_ALMOST = 0.999
+"""The largest correlation to reckon with, so that its logarithm is finite."""
 _LEAST_ODD = 5
 """Odd number of ranks from which nearly half of them count as half: one of three does not."""
 _MOST_RANKS = 8
@@ -251,22 +257,22 @@ def _steps_of_a_call(
     return math.ceil(len(run.usual) / counts.min()), calls
 
 
-def in_a_pool(
+def shared_calls(
     run: Run, place: int, ranks: Sequence[Sequence[Process]], slow: NDArray[np.bool_]
-) -> bool:
-    """Whether ranks share calls so that slow ones, whose calls take longer, get fewer of them.
+) -> Floats | None:
+    """The calls of each rank, if ranks share calls so that slow ones get fewer of them.
 
     Then all ranks work about equally long. If each had its calls to make, slow ones would work
     longer by as much as their calls take longer.
     """
     width, calls = _steps_of_a_call(run, place, ranks)
     times = own_time(run, place, ranks)[run.usual].sum(axis=0)
-    counts = calls.sum(axis=0)
+    counts: Floats = calls.sum(axis=0)
     if not width or counts.min() < _LEAST_CALLS:
-        return False
+        return None
     longer = (times / counts)[slow].mean() / max(1.0, np.median((times / counts)[~slow]))
     works = times[slow].mean() / max(1.0, np.median(times[~slow]))
-    return bool(longer > 1 and works < (1 + longer) / 2)
+    return counts if longer > 1 and works < (1 + longer) / 2 else None
 
 
 def _are_steady(calls: Floats) -> bool:
@@ -525,8 +531,11 @@ def _tested(
     chosen = sets[next(at for at, gain in enumerate(gains) if gain >= _NEARLY_ALL * max(gains))]
     size = len(chosen.names)
     # correlate who is the slowest, not by how much: all ranks may get slower together
-    share = odds.independent_share((chosen.own > chosen.most).astype(float)) / width
+    leads = (chosen.own > chosen.most)[::width].astype(float)
+    share = odds.independent_share(leads) / width
     chance = odds.tail(chosen.slowest * share, chosen.steps * share, size / count)
+    # what is certain from few steps, as where calls are rare: no time of the others is as long
+    chance = min(chance, 2 * odds.apart(chosen.own[::width], chosen.most[::width]))
     chosen.probability = min(1.0, chance * math.comb(count, size))
     return chosen
 
@@ -560,7 +569,7 @@ def _by_role(
             continue
         own, others = np.median(times[:, columns], axis=1), np.median(times[:, rest], axis=1)
         slower = int((own > others).sum())
-        share = odds.independent_share((own > others).astype(float)) / width
+        share = odds.independent_share((own > others)[::width].astype(float)) / width
         chance = odds.tail(slower * share, len(times) * share, 0.5) * count
         return Straggler(
             "imbalance", group, tuple(names[column] for column in columns), numbers, place, slower,
@@ -578,23 +587,30 @@ def _drifting(
     width: int,
 ) -> Straggler | None:
     """The rank that gets slower than the others as steps go by, as a hypothesis."""
-    steps = len(times)
-    quarter = max(1, steps // 4)
-    column = int((times[-quarter:].mean(axis=0) - times[:quarter].mean(axis=0)).argmax())
-    own, rest = times[:, column], np.delete(times, column, axis=1)
-    others = np.median(rest, axis=1)
-    ratio = own / np.maximum(others, 1)
-    ranks = np.argsort(np.argsort(ratio, kind="stable"), kind="stable")
-    rising = float(np.corrcoef(ranks, np.arange(steps))[0, 1])
-    is_larger = float(np.median(ratio[-quarter:])) >= _DRIFT * float(np.median(ratio[:quarter]))
-    if not is_larger or rising < _RISING:
+    rows = times[::width]
+    steps, count = rows.shape
+    if steps < _LEAST_ROWS:
         return None
-    independent = max(1.0, steps / width)
-    chance = len(names) * math.erfc(rising * math.sqrt((independent - 1) / 2)) / 2
+    quarter = max(1, steps // 4)
+    column = int((rows[-quarter:].mean(axis=0) - rows[:quarter].mean(axis=0)).argmax())
+    ratios = rows / of_others(rows).clip(1)
+    ratio, quarters = ratios[:, column], (slice(quarter), slice(-quarter, None))
+    first, last = (float(np.median(ratio[part])) for part in quarters)
+    ranks = np.argsort(np.argsort(ratios, axis=0, kind="stable"), axis=0, kind="stable")
+    centred, at = ranks - (steps - 1) / 2, np.arange(steps) - (steps - 1) / 2
+    rising = at @ centred / (at @ at)
+    if last < _DRIFT * first or rising[column] < (_RISING if count > 2 else _RISING_OF_TWO):
+        return None
+    # chance alone makes these 1 on average, if steps do not resemble those before them
+    trends = np.arctanh(rising.clip(-_ALMOST, _ALMOST)) * math.sqrt(max(1, steps - 3))
+    of_peers = np.delete(trends, column) if count > 2 else np.zeros(1)
+    usual_trend = max(1.0, math.sqrt(float((of_peers**2).mean())))
+    chance = count * math.erfc(float(trends[column]) / usual_trend / math.sqrt(2)) / 2
+    own, rest = times[:, column], np.delete(times, column, axis=1)
     most = rest.max(axis=1)
     return Straggler(
-        "drift", group, (names[column],), processes[column], place, int((own > most).sum()), steps,
-        min(1.0, chance), own, others, most,
+        "drift", group, (names[column],), processes[column], place, int((own > most).sum()),
+        len(times), min(1.0, chance), own, np.median(rest, axis=1), most,
     )  # fmt: skip
 
 
