@@ -35,11 +35,12 @@ MODULES = (
 CONSTANTS = {
     "CONTRACT": "The version of the hooks and of the values that pass through them.",
     "compiled": "Whether the hot path of scopes is C; ``GPUPROF_TIMING_PURE=1`` forces Python.",
-    "ON_RAY": "Whether the framework's workers are actors of Ray.",
+    "ON_RAY": "Whether the framework's workers are Ray actors.",
     "PACKAGE": "The framework's package.",
     "TRIED": "The framework's releases that the plugin was tried with.",
     "WAITS": "Which of the framework's scopes wait, and for whom.",
     "hookimpl": "Marks a method, or a module's function, as the implementation of a hook.",
+    "Purpose": "Why `diagnose` is called: ``plan``, ``start`` or ``doctor``.",
     "RangeOpener": (
         "The type of a function that opens ranges: called with a name and whether the "
         "range may end in another task."

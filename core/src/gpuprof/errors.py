@@ -8,7 +8,7 @@ __all__ = ["ConfigError", "GpuprofError", "OutputError", "PluginError", "ToolErr
 
 
 class GpuprofError(Exception):
-    """The base class of all errors of gpuprof."""
+    """The base class of gpuprof's errors."""
 
 
 class ConfigError(GpuprofError):

@@ -289,7 +289,7 @@ class HookChecks(Case):
         ]
 
     def test_plans_take_every_worker(self) -> None:
-        """An armed worker, which has no window yet, and a tool of which only a name is known."""
+        """Plans work for an armed worker without windows, and a tool known by name only."""
         for what, tool, windows in (
             ("an armed worker, whose windows are empty", self._tool(), ()),
             ("a tool that was not probed", Tool("{tool}"), WINDOWS),
@@ -441,7 +441,7 @@ class HookChecks(Case):
             )
 
     def test_the_named_program_is_found(self, tmp_path: Path) -> None:
-        """An option that names the program is marked, and looked at anew each time."""
+        """An option that names the program is marked, and read again each time."""
         self._need("probe")
         tool = self._ask("probe")
         if tool is None or not os.access(tool.path, os.X_OK):
@@ -525,7 +525,7 @@ class HookChecks(Case):
                     fail(f"{check!r} failed and has no remedy", "say what to do")
 
     def test_shared_folders_are_inside(self) -> None:
-        """Folders that all of the tool's processes share are named inside the temporary one."""
+        """Folders shared by all of the tool's processes are in its temporary directory."""
         for folder in self._tool().shared_temporary:
             if os.path.isabs(folder) or ".." in Path(folder).parts or folder.strip() in ("", "."):
                 fail(

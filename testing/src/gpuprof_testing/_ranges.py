@@ -52,7 +52,7 @@ class RangeChecks(Case):
                     fail("a range swallowed an exception", "return None or False from its __exit__")
 
     def test_ranges_nest(self, tmp_path: Path) -> None:
-        """Ranges nest, also in a range of the same name, as with recursion."""
+        """Ranges nest, even in a range of the same name, as in recursion."""
         with self._opened(
             tmp_path, "ranges inside ranges", "return a new context manager from each call"
         ) as (_, open_range):

@@ -202,7 +202,7 @@ class WindowChecks(Case):
         expect_nothing_else("a range", effects, _surroundings.RECORDING | SOFT)
 
     def test_each_window_leaves_a_file_of_its_own(self, tmp_path: Path) -> None:
-        """Windows, ranks and restarts in one directory overwrite nothing of each other's."""
+        """Windows, ranks and restarts in one directory do not overwrite each other's files."""
         self._need("start_capture", "stop_capture")
         contents: dict[str, bytes] = {}
         writers: dict[str, str] = {}

@@ -255,7 +255,7 @@ class WorkerChecks(Case):
                 )
 
     def test_the_process_is_as_the_launcher_made_it(self, shared: Path) -> None:
-        """The worker keeps umask, signals, limits, directory, streams, niceness; files the umask.
+        """The worker keeps umask, signals, limits, directory, streams and niceness.
 
         What gpuprof cannot restore is left out: additional open files.
         """
@@ -333,7 +333,7 @@ class WorkerChecks(Case):
                 )
 
     def test_the_output_is_the_jobs(self, shared: Path) -> None:
-        """Standard output and error hold what the worker wrote, each, and nothing of the tool."""
+        """Standard output and error each hold exactly what the worker wrote."""
         for ran in self._story(shared).ran:
             if ran.stdout != f"{_program.SAID}\n":
                 fail(
@@ -715,7 +715,7 @@ class WorkerChecks(Case):
                     )
 
     def test_servers_of_the_job_live_on(self, tmp_path: Path) -> None:
-        """What the job leaves running is not waited for, and not killed; of the tool, nothing is.
+        """Processes that the job leaves running live on, unawaited; the tool leaves none.
 
         A process that a launcher leaves behind may hold its output open.
         """
@@ -1065,7 +1065,7 @@ class WorkerChecks(Case):
             self._expect_rows(rows_of_first, "the window that was closed before", ran.output)
 
     def test_leftovers_are_collected(self, shared: Path) -> None:
-        """Of a killed worker `collect_files` finds whatever is there, and says what it cannot save.
+        """After a kill, `collect_files` finds whatever is left, and says what it cannot save.
 
         In a directory with a wildcard's characters, for windows that were not planned, of a process
         that is not known, and on a full disk.

@@ -25,7 +25,7 @@ _on_fault: Callable[[BaseException], None] | None = None
 def set_range_opener(
     new: RangeOpener | None, on_fault: Callable[[BaseException], None] | None = None
 ) -> None:
-    """Fill the slot, or empty it with ``None``.
+    """Set the function that opens a profiler's range for each scope; ``None`` removes it.
 
     Args:
         new: opens a scope's range. Scopes that are already open get none.

@@ -115,7 +115,7 @@ class Reading(Mapping[str, float]):
         return ", ".join(f"{key}: {value:.4f}" for key, value in self.items())
 
     def text(self, other: float = 0.05) -> str:
-        """The tree as `str` has it, with ``(other)`` where a scope's own time is a large part.
+        """Like `str`, plus ``(other)`` where a large part of a scope's time is its own.
 
         ``(other)`` is the time of an `add_time` scope outside of the scopes inside it.
 
@@ -165,7 +165,7 @@ class Reading(Mapping[str, float]):
         return table(self.rows(), format)
 
     def metrics(self, prefix: str = "") -> dict[str, float]:
-        """What every place shows, in seconds, for TensorBoard or W&B: keys joined by ``/``.
+        """Each place's value in seconds, keys joined by ``/``, for TensorBoard or W&B.
 
         A ``/`` inside a key becomes ``%2F`` and a ``%`` becomes ``%25``, so that two places never
         have one name.
@@ -186,7 +186,7 @@ class Reading(Mapping[str, float]):
         return values
 
     def to_dict(self, device: DeviceReading = "wait") -> dict[str, Any]:
-        """The whole tree in types that JSON has. Durations are nanoseconds.
+        """The whole tree as JSON-compatible values. Durations are nanoseconds.
 
         Args:
             device: which times on the GPU are in it. ``wait``: all, which waits for the GPU;

@@ -263,7 +263,7 @@ class Timing(Reading):
     # The end of the process
 
     def print_at_exit(self, file: TextIO | None = None) -> None:
-        """Print the tree (`text`) when the process ends, also by an exception or by SIGTERM.
+        """Print the tree (`text`) when the process ends, even by an exception or SIGTERM.
 
         Open scopes count with their time so far, and a last line names the innermost ones, as in
         ``open: train/forward``. A process that goes on after SIGTERM, because a handler of its own
@@ -284,7 +284,7 @@ class Timing(Reading):
         at_exit(show)
 
     def write_at_exit(self, path: str | os.PathLike[str]) -> None:
-        """Write the tree as JSON when the process ends, also by an exception or by SIGTERM.
+        """Write the tree as JSON when the process ends, even by an exception or SIGTERM.
 
         Read it by `from_dict`.
 

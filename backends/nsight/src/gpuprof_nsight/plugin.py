@@ -88,7 +88,7 @@ class NsightBackend:
     def open_range(
         self, worker: Worker, window: Window, name: str, crosses_tasks: bool
     ) -> AbstractContextManager[object]:
-        """Open an NVTX range, also in a child process, which starts no capture."""
+        """Open an NVTX range, even in a child process, which starts no capture."""
         if self._ranges is None:
             self._ranges = ranges.make(worker.group, window.start)
         return self._ranges.open(name, crosses_tasks)

@@ -45,7 +45,7 @@ class Integers:
 
     @property
     def count(self) -> int:
-        """Their number; `len` is limited to 2**63."""
+        """How many there are; `len` is limited to 2**63."""
         return sum(stop - start for start, stop in self.ranges)
 
     def __iter__(self) -> Iterator[int]:
@@ -58,7 +58,7 @@ class Integers:
 
     @classmethod
     def parse(cls, entries: object) -> Integers:
-        """Read a list of integers and slices, or one of them alone.
+        """Read a list of integers and slices, or a single one.
 
         Raises:
             ConfigError: lists every entry that is neither, with its position as the path.
@@ -85,7 +85,7 @@ class Integers:
 
     @classmethod
     def merged(cls, pairs: Iterable[tuple[int, int]]) -> Integers:
-        """The integers of ranges in any order, which may overlap."""
+        """The integers of ranges in any order; ranges may overlap."""
         ranges: list[tuple[int, int]] = []
         for start, stop in sorted(pairs):
             if ranges and start <= ranges[-1][1]:

@@ -52,7 +52,7 @@ class Plan:
         return self.text()
 
     def text(self, width: int | None = None) -> str:
-        """The plan for people. Workers with equal rows are one row, and each note comes once.
+        """The plan as text: equal rows are merged, and each note is printed once.
 
         Args:
             width: the screen's width in characters; ``None`` means the terminal's.
@@ -73,7 +73,7 @@ class Plan:
         return "\n".join([*lines, *self._warnings(width)])
 
     def every_worker(self, width: int | None = None) -> str:
-        """The plan for people, with a whole row for each worker."""
+        """The plan as text, with a full row for each worker."""
         rows = [row.text(row.worker.name, width) for row in self.rows]
         return "\n".join([*rows, labelled("", self._total, width), *self._warnings(width)])
 
@@ -97,7 +97,7 @@ class Plan:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan in types that JSON has. Secrets are masked."""
+        """The plan as JSON-compatible values. Secrets are masked."""
         return {
             "version": 1,
             "backend": self.backend,

@@ -305,7 +305,7 @@ def forget_library_steps() -> None:
 
 
 def sync_mark(barrier: Callable[[], object]) -> None:
-    """Let all processes of a job without a driver pass some barriers, to compare their clocks.
+    """Pass some barriers in all processes of a job without a driver, to compare their clocks.
 
     Nobody leaves a barrier before all have entered it. So the ledgers of several nodes can be put
     on one line of time, with a bound on the error: about the time that the fastest barrier takes.

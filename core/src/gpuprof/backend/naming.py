@@ -30,7 +30,7 @@ _LONGEST = 200
 
 
 def template_problem(template: str) -> str | None:
-    """What is wrong with a template, or ``None``.
+    """The problem with a template, or ``None``.
 
     >>> template_problem("{group}-{rank}.{stp}")  # doctest: +ELLIPSIS
     'unknown variable {stp}; valid: group, rank, worker, step, ... incarnation'

@@ -38,7 +38,7 @@ def _all_integers(_: object, field: attrs.Attribute[Any], values: tuple[int, ...
 
 @attrs.frozen
 class Key:
-    """One of the tool's own options, as a key inside one of its backend's options.
+    """An option of the tool itself, as a key inside one of the backend's options.
 
     Args:
         name: the key; aliases are separated by spaces.
@@ -190,7 +190,7 @@ class Worker:
         return f"{self.directory}/{self.file_stem}.log"
 
     def final_stem(self, window: Window | None = None) -> str:
-        """The path of a window's file, without extension; of the whole life's without a window.
+        """The path of a window's file without extension; without a window, that of the whole life.
 
         The default template is ``{group}-{rank}.step-{step}``, or ``{group}-{rank}.lifetime``
         without steps. A discrete window's name ends with ``.{label}-{occurrence}``, unless its
@@ -213,7 +213,7 @@ class Worker:
         return self._filled(window.start is None, window.scope is not None, values)
 
     def discrete_stem(self) -> str:
-        """Like `final_stem` for any discrete window, whose own values stay placeholders.
+        """Like `final_stem` for discrete windows, with placeholders for scope and occurrence.
 
         >>> Worker("run", "A", 0, "n", "1", "/out").discrete_stem()
         '/out/A-0.step-{step}.{label}-{occurrence}'
@@ -305,7 +305,7 @@ class RangeTimes:
 
 @attrs.frozen
 class RecordedTrack:
-    """What one thread, or one stream of a GPU, did, as a profiler recorded it.
+    """A profiler's record of one thread or one GPU stream.
 
     Args:
         kind: ``ranges`` for gpuprof's ranges; else what people call it, such as ``kernels``.

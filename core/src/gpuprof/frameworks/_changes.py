@@ -25,13 +25,13 @@ _raises = False
 
 
 class UnexpectedError(Exception):
-    """A framework's function is not there, or takes other parameters."""
+    """A framework's function is missing, or takes other parameters."""
 
 
 def after_import(
     name: str, change: Callable[[ModuleType], None], otherwise: Callable[[str], None] | None = None
 ) -> None:
-    """Call `change` with a module, when it has been imported; at once if it has been already.
+    """Call `change` with a module once it is imported, or at once if it already is.
 
     Args:
         name: of the module.
@@ -54,7 +54,7 @@ def nothing_profiled(reason: str) -> None:
 
 
 def whole_workers(reason: str) -> None:
-    """Profile whole workers in the run of this process, which says the reason as it begins."""
+    """Profile whole workers in this process's run, and log the reason when it begins."""
     if reason not in _without_steps:
         _without_steps.append(reason)
 
@@ -76,7 +76,7 @@ def why_whole_workers() -> Sequence[str]:
 
 
 def unknown_release(distribution: str, tried: Sequence[str]) -> str | None:
-    """Why the installed release of a framework is not one that we know; ``None``: it is.
+    """Why a framework's installed release is unknown, or ``None`` if it is known.
 
     A source tree without metadata has no release: only its functions are checked.
     """
@@ -92,7 +92,7 @@ def unknown_release(distribution: str, tried: Sequence[str]) -> str | None:
 
 
 def check(owner: Any, name: str, parameters: Sequence[str] = ()) -> Callable[..., Any]:
-    """A framework's function, if it is there and takes what is expected.
+    """A framework's function, if it exists and takes the expected parameters.
 
     Args:
         owner: the module or the class.

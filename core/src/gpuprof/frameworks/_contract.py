@@ -33,7 +33,7 @@ class Framework(Protocol):
 
     @property
     def WAITS(self) -> Mapping[str, str | None]:
-        """Which of the framework's scopes wait, and for whom, as the key ``waits`` says it.
+        """Which of the framework's scopes wait, and for whom, in the form of the key ``waits``.
 
         That key wins. Both are written into the run, so that reading one takes no plugin.
         """

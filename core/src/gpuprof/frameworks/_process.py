@@ -22,7 +22,7 @@ def is_recorded() -> bool:
 
 
 def is_worker() -> bool:
-    """Whether this process is a worker of a run, also of one that could not profile.
+    """Whether this process is a worker of a run, even of one that could not profile.
 
     The framework's own profiler then stays off.
     """

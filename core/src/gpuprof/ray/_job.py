@@ -122,14 +122,14 @@ def worker_hook(module: str, theirs: Any) -> Callable[[], None]:
 
 
 def start_as_ray_does() -> None:
-    """Start Ray, or connect to it, if nobody has: Ray does so with a program's first actor."""
+    """Start Ray, or connect to it, unless the program has, as Ray does for its first actor."""
     from ray._private.auto_init_hook import auto_init_ray
 
     auto_init_ray()
 
 
 def link_from_ray_logs(directory: str, backend: str) -> None:
-    """Link a run's directory into the one where Ray's own profiler puts reports, if it is here.
+    """Link a run from the directory of Ray's own profiler, if that is on this node.
 
     Ray calls that one as it calls the profiler, and so do our backends.
     """

@@ -407,7 +407,7 @@ class Profiler:
     def job_runtime_env(
         self, runtime_env: Mapping[str, Any] | None = None, group: str = "Worker"
     ) -> dict[str, Any]:
-        """The `runtime_env` for `ray.init` with which every process of the job leaves its tree.
+        """A `runtime_env` for `ray.init` that makes every process of the job leave its tree.
 
         For actors and tasks that a framework makes, out of reach of `start`. They are named
         ``Worker-0.child-<pid>``, and ``gpuprof report`` adds them up; workers of the run keep their

@@ -54,7 +54,7 @@ def config_of(system: str, settings: Mapping[str, Any] | None) -> Config:
 
 
 def joins() -> bool:
-    """Whether a run that another process has begun started this one, to drive it."""
+    """Whether a run that another process began has started this process to drive it."""
     return driving_session() is not None
 
 
@@ -213,7 +213,7 @@ def make(
 def plan(
     group: str, rank: int, runtime_env: Mapping[str, Any], has_gpu: bool = False
 ) -> dict[str, Any]:
-    """The runtime environment of a worker of the run, whose handle comes later."""
+    """The runtime environment of a worker whose handle is added later."""
     profiler = current()
     # A framework that was told to profile wraps the worker itself, and one worker has one wrapper.
     own = without_profilers(runtime_env)
@@ -265,7 +265,7 @@ def step(number: int) -> AbstractContextManager[None]:
 
 
 class Run(AbstractContextManager[Profiler]):
-    """The run as a context manager, for a program with a loop of its own."""
+    """The run as a context manager, for a program with its own loop."""
 
     def __init__(self, begin: Callable[[], Profiler]) -> None:
         self._begin = begin

@@ -55,7 +55,7 @@ def read(system: str, settings: Mapping[str, Any]) -> Translation:
 
 
 def preset(name: str) -> dict[str, Any] | None:
-    """One of gpuprof's presets for Hydra, such as ``profile/light``; ``None``: there is none.
+    """One of gpuprof's presets for Hydra, such as ``profile/light``, or ``None``.
 
     >>> preset("profile/light")["backend"]
     'nsight'

@@ -75,7 +75,7 @@ def take_output(options: dict[str, Any], where: str, problems: list[str]) -> Out
 
 
 def take_output_with_directory(options: dict[str, Any], where: str, problems: list[str]) -> Output:
-    """As `take_output`, if the output has a directory; the backend reads a mere name."""
+    """Like `take_output`, but only if the output has a directory; backends read a bare name."""
     if not any("/" in str(options.get(key)) for key in _NAMES):
         return Output()
     return take_output(options, where, problems)

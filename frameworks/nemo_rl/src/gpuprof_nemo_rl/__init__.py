@@ -97,7 +97,7 @@ def install_in_worker() -> None:
 
 
 def profile() -> Run:
-    """The run, for a program with a loop of its own: a context manager that gives the `Profiler`.
+    """The run of a program with its own loop: a context manager that returns the `Profiler`.
 
     Raises:
         GpuprofError: as `Profiler` does, when the run begins.

@@ -101,7 +101,7 @@ def install_in_worker() -> None:
 
 
 def profile(config: Mapping[str, Any] | None) -> Run:
-    """The run, for a program with a loop of its own: a context manager that gives the `Profiler`.
+    """The run of a program with its own loop: a context manager that returns the `Profiler`.
 
     Args:
         config: verl's whole configuration; ``None``: gpuprof's own, as `gpuprof.ray.Profiler` has
