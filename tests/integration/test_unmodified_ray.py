@@ -14,6 +14,7 @@ from support.launched import GPUPROF, NSIGHT, reports, run
 
 JOB = """
 import asyncio, os, time, ray
+from ray.util.queue import Queue
 
 def start():
     ray.init(num_cpus=2, _temp_dir=os.environ["RAY_DIRECTORY"], include_dashboard=False,
@@ -35,10 +36,12 @@ class Env:
 
 @ray.remote(num_cpus=0)
 class Parent:
-    def __init__(self):
+    def __init__(self, queue):
         self.children = [Child.remote() for _ in range(2)]
+        self.queue = queue
     def run(self):
-        return ray.get([child.run.remote() for child in self.children])
+        self.queue.put(ray.get([child.run.remote() for child in self.children]))
+        return self.queue.get()
 
 @ray.remote(num_cpus=0, runtime_env={"env_vars": {"OWN": "2"}})
 class Child:
@@ -62,7 +65,7 @@ def square(number):
     return number * number
 
 envs = [Env.remote(0.05 if rank == 2 else 0.01) for rank in range(3)]
-parent, asynchronous = Parent.remote(), Asynchronous.remote(*envs)
+parent, asynchronous = Parent.remote(Queue()), Asynchronous.remote(*envs)
 named = [Env.options(name="one", get_if_exists=True).remote(0) for _ in range(2)]
 short = ray.get(Asynchronous.remote().answer.remote(5))  # nobody keeps its handle
 results = []
@@ -190,13 +193,13 @@ def test_the_job_runs_as_alone(job: tuple[Path, str, str]) -> None:
 
 
 def test_each_actor_is_a_worker_of_its_classs_group(job: tuple[Path, str, str]) -> None:
-    """Also one that an actor has made; tasks are in a group of their own."""
+    """Also one that an actor has made, and one of a queue; tasks are in a group of their own."""
     names = {file.name.split(".")[0] for file in job[0].glob("gpuprof-output/*/*/*.ledger")}
     assert {
         # then the one with a name, and that of the second cluster
         *(f"Env-{rank}" for rank in range(5)),
         *("Child-0", "Child-1", "Parent-0", "Asynchronous-0", "Asynchronous-1"),
-        *("Tasks-0", "Worker-0"),
+        *("Tasks-0", "Worker-0", "_QueueActor-0"),
     } == names
 
 
@@ -225,7 +228,7 @@ def test_an_actor_that_awaits_is_not_blamed_for_those_that_it_calls(
 
 
 def test_whatever_is_waited_for_has_been_released(job: tuple[Path, str, str]) -> None:
-    """Calls, items of generators and tasks, by the keys that both sides have."""
+    """Calls, also of a queue, items of generators and tasks, by the keys that both sides have."""
     (run,) = job[0].glob("gpuprof-output/*")
     roles: dict[int, set[int]] = {WAITS: set(), RELEASES: set()}
     names = set()
@@ -236,7 +239,8 @@ def test_whatever_is_waited_for_has_been_released(job: tuple[Path, str, str]) ->
             if name != "asyncio.sleep":  # its key is a time
                 roles[int(row["role"])].add(int(row["key"]))
     assert set() == roles[WAITS] - roles[RELEASES]
-    assert {"ray.get", "ray.wait", "await", "Env.stream", "Asynchronous.stream"} <= names
+    streams = {"Env.stream", "Asynchronous.stream"}
+    assert {"ray.get", "ray.wait", "await", "_QueueActor.get", *streams} <= names
 
 
 def test_what_the_job_ends_is_no_fault(job: tuple[Path, str, str], answer: dict[str, Any]) -> None:

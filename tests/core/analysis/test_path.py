@@ -510,6 +510,19 @@ def test_a_driver_without_scopes_is_outside(tmp_path: Path) -> None:
     assert [("Runner", "", "outside", 0, 100)] == found(read(tmp_path, driver(100)))
 
 
+@pytest.mark.parametrize(("ran", "kind"), [(1.0, "work"), (0.1, "outside")])
+def test_who_runs_in_one_call_all_the_time_works(ran: float, kind: str, tmp_path: Path) -> None:
+    """Such as a producer behind a queue's actor, unless its thread waits for something unseen."""
+    made, queue, producer = driver(*ms(100)), SimulatedLedger("Q-0"), SimulatedLedger("P-0")
+    made.span("ray.get", *ms(0, 99), waits_for="*", waits=["ray:get"])
+    queue.span("Queue.put", *ms(90, 95), releases=["ray:put", "ray:get"])
+    producer.span("Producer.run", *ms(-50, 150), releases=["ray:run"])
+    producer.main = [(*ms(-50), 0, 0), (*ms(150), *ms(int(200 * ran)), 0)]
+    producer.sent(*ms(89, 90), "ray:put")
+    path = found(read(tmp_path, made, queue, producer))
+    assert [("P-0", "", kind)] == [part[:3] for part in path if part[0] == "P-0"]
+
+
 def test_a_replay_finds_the_next_to_bound_the_step(tmp_path: Path) -> None:
     """With the slow rank at half its time, the other one decides."""
     made = driver(100)

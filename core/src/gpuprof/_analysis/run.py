@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gpuprof._analysis.samples import Samples
 from gpuprof._analysis.waits import COMMUNICATES, NOTHING, READS_DEVICE
 from gpuprof._artifacts.formats import EarlyEnd
-from gpuprof._artifacts.ledger import Ledger
+from gpuprof._artifacts.ledger import RELEASES, Ledger
 from gpuprof._artifacts.runs import State
 from gpuprof._session.instruments.threads import THREAD
 
@@ -343,11 +343,24 @@ class Run:
     def running(self) -> frozenset[int]:
         """The positions of the processes whose main threads work where they are in no scope.
 
-        Of those that mark steps. A thread that runs, or is ready to, does not wait there for what
+        Of those that mark steps, and of those that are in one call nearly all the time: nobody
+        calls them meanwhile. A thread that runs, or is ready to, does not wait there for what
         nobody recorded. Processes of which that is not known are left out.
         """
         marking = self.edges.keys() if self.driver is None else {self.driver}
-        return frozenset(number for number in marking if self._runs(self.processes[number]))
+        in_one_call = (p.number for p in self.processes if self._is_in_one_call(p))
+        numbers = {*marking, *in_one_call}
+        return frozenset(number for number in numbers if self._runs(self.processes[number]))
+
+    def _is_in_one_call(self, process: Process) -> bool:
+        if not self.usual:
+            return False
+        first, last = self.steps[self.usual[0]].start, self.steps[self.usual[-1]].end
+        links, offset = process.ledger.links, process.ledger.offset
+        calls = links[links["role"] == RELEASES]
+        starts, ends = calls["start"] + offset, calls["end"] + offset
+        inside = ends.clip(first, last) - starts.clip(first, last)
+        return bool((inside >= _RUNS * (last - first)).any())
 
     def _runs(self, process: Process) -> bool:
         if not self.usual:

@@ -221,6 +221,8 @@ def _class_name(actor_class: Any) -> str:
     """The name of an actor's class; empty for the helpers of Ray's own libraries."""
     metadata = actor_class.__ray_metadata__
     name, module = metadata.class_name.rpartition(".")[2], metadata.modified_class.__module__
+    if module == "ray.util.queue":  # whoever gets an item waits for the one that puts the item
+        return str(name)
     if name == "ImplicitFunc":  # Ray Tune's class around the function of a trial
         return str(metadata.modified_class._name)
     if name == "_WrappedExecutable":  # Ray Train's class around another one, as RLlib's learners

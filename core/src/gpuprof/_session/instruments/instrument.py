@@ -319,6 +319,11 @@ def new_key(kind: str) -> str:
     return f"{kind}:{_token[1]}:{next(_numbers)}"
 
 
+def is_marked(function: Any) -> bool:
+    """Whether an instrument has replaced a function."""
+    return hasattr(function, _MARK)
+
+
 def short_name(function: Any) -> str:
     """A function's name, after the name of its class."""
     name = getattr(function, "__qualname__", None) or type(function).__qualname__

@@ -8,7 +8,7 @@ import threading
 from types import ModuleType
 from typing import Any
 
-from gpuprof._session.instruments.instrument import Call, Instrument, new_key
+from gpuprof._session.instruments.instrument import Call, Instrument, is_marked, new_key
 
 _here = threading.local()
 """The key of the item that this thread last put into a queue or got from one."""
@@ -128,9 +128,14 @@ def _install_processes(instrument: Instrument, queues: ModuleType) -> None:
 
 
 def _install_ray(instrument: Instrument, queue: ModuleType) -> None:
-    # an actor is in between: no key is known on both sides
+    """An actor is in between: only the calls of it, which are marked in other scopes, have keys."""
+
+    def get(*args: Any, **options: Any) -> Call | None:
+        is_known = is_marked(queue.ray.get)  # else the whole scope waits
+        return Call("queue.get") if is_known else _getting(*args, **options)
+
     instrument.around([queue.Queue], "put", lambda *_, **__: Call("queue.put"))
-    instrument.around([queue.Queue], "get", _getting)
+    instrument.around([queue.Queue], "get", get)
 
 
 # Buffers return items in any order, and the same item several times, so its id identifies it.
