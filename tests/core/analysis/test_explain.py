@@ -132,8 +132,8 @@ def test_the_path_is_that_of_a_thread_that_works(tmp_path: Path) -> None:
         begin = 100 * step * MS
         ledger.step(step, begin, begin + 100 * MS)
         ledger.span("augment", begin, begin + 60 * MS, track=2)
-        ledger.span("train", begin, begin + 99 * MS)
-        ledger.span(["train", "queue.get"], begin, begin + 99 * MS, waits_for="*")
+        ledger.span("train", begin + MS, begin + 101 * MS)
+        ledger.span(["train", "queue.get"], begin + MS, begin + 101 * MS, waits_for="*")
     path = explain(reading.read(write_run(tmp_path, [ledger]))).paths[0]
     assert ["(outside any scope)", "augment"] == sorted(part.scope for part in path.parts)
 

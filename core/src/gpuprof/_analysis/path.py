@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from gpuprof._analysis.run import MAIN_TRACK, Run, rows_of
 from gpuprof._analysis.samples import working
-from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
+from gpuprof._analysis.waits import BARRIER, DATA
 from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS
 from gpuprof._session.instruments.coroutines import AWAIT, RUN, SLEEP
 
@@ -156,6 +156,12 @@ class _Spans:
             last = max(last, self._reach[position] if far else self.ends[position])
             position = jump if far else self.parents[position]
         return position, None if last < 0 else last
+
+    def waits_at(self, time: int) -> bool:
+        """Whether a wait has begun before a time, and ends later."""
+        position, _ = self.at(time)
+        wait = self.waits[position] if position >= 0 else -1
+        return wait >= 0 and self.ends[wait] > time
 
 
 class Graph:
@@ -742,31 +748,20 @@ class Graph:
     def _end_in(self, process: int, begin: int, end: int) -> Moment:
         """The end of a step in a process, on the track that has most of it.
 
-        Waits that nobody ends do not count: an actor's method may wait for a thread that works.
+        A track that still waits then has not ended it: an actor's method may wait for a thread that
+        works.
         """
-        keys = self._keys_of(process)
-        for_anybody = {
-            number
-            for number, place in enumerate(self.run.places)
-            if place.waits_for == ANYBODY and place.name not in (AWAIT, SLEEP)
-        }
+        tracks = self._spans_of(process)
+        candidates = [number for number, spans in tracks.items() if not spans.waits_at(end)]
         lengths = {}
-        for track, spans in self._spans_of(process).items():
-            lengths[track] = 0
-            for position in range(bisect_left(spans.starts, end)):
-                if self._is_around(spans, position):
-                    continue
-                place, bounds = (
-                    spans.places[position],
-                    (spans.starts[position], spans.ends[position]),
-                )
-                length = max(0, min(bounds[1], end) - max(bounds[0], begin))
-                parent = spans.parents[position]
-                if parent < 0 or self._is_around(spans, parent):
-                    lengths[track] += length
-                is_wait = spans.waits[position] == position and place in for_anybody
-                if is_wait and (track, place, *bounds) not in keys:
-                    lengths[track] -= length
+        for track in candidates or tracks:
+            spans = tracks[track]
+            lengths[track] = sum(
+                max(0, min(spans.ends[position], end) - max(spans.starts[position], begin))
+                for position in range(bisect_left(spans.starts, end))
+                if not self._is_around(spans, position)
+                if spans.parents[position] < 0 or self._is_around(spans, spans.parents[position])
+            )
         track = max(lengths, key=lambda number: (lengths[number], -number), default=0)
         return process, track, end
 
