@@ -112,6 +112,15 @@ def test_transformers_under_accelerate(job: Start) -> None:
     done.check({"Worker-0"}, "Worker-0", "Sleepy.on_step_end")
 
 
+def test_fsdp_under_torchrun(job: Start) -> None:
+    """The others wait in a collective for the rank that prepares its batch."""
+    done = job("fsdp.py", launcher=TORCHRUN)
+    assert {"Worker-0", "Worker-1"} == done.workers
+    expected, actual = done.results
+    assert expected == actual
+    assert re.match(r"Worker-0 \d+ % \(outside any scope: fsdp.py:13\)", done.answer["bounds"])
+
+
 def test_lightning_on_two_processes(job: Start) -> None:
     """Lightning starts rank 1 itself, which is recorded, too, and named for its slow forward."""
     done = job("lightning_fit.py")
@@ -165,8 +174,9 @@ def test_ray_train(job: Start) -> None:
 
 
 def test_ray_tune(job: Start) -> None:
-    """A trial is a worker of a group that has its function's name."""
+    """A trial is a worker of a group that has its function's name, and the slow line is named."""
     done = job("tune.py")
     expected, actual = done.results
     assert expected == actual
     assert {"trial-0", "trial-1", "Worker-0"} == done.workers
+    assert "see tune.py:16: trial-1 is there while in no scope" == done.answer["helps"]
