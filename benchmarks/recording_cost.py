@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -44,13 +44,14 @@ class Env:
 envs = [Env.remote() for _ in range(3)]
 ray.get([env.sample.remote() for env in envs])
 """
+DRIVER = "driver"
 RAY = "without Ray calls"
 JOBS: dict[str, list[str] | None] = {
     "alone": None,
     "recorded": [],
     "without stacks": ["sampling=0"],
     RAY: ["instruments=torch,queue"],
-    "the ledger only": ["sampling=0", "instruments="],
+    "the ledger only": ["sampling=0", "instruments=[]"],
 }
 """Settings of each job; ``None`` for the one that is not recorded."""
 STARTS = {
@@ -72,19 +73,24 @@ def threads() -> tuple[int, dict[int, str]]:
     }
 
 
-def spent(processes: list[tuple[int, dict[int, str]]]) -> Counter[str]:
-    """Processor seconds so far of all threads of some processes, by whose they are."""
-    seconds: Counter[str] = Counter()
+def spent(processes: list[tuple[int, dict[int, str]]]) -> dict[str, float]:
+    """Processor seconds so far of all threads of some processes, by whose they are.
+
+    Those of the first process, the driver's, also by themselves.
+    """
+    seconds: dict[str, float] = defaultdict(float)
     for process, owners in processes:
         for thread, owner in owners.items():
             with open(f"/proc/{process}/task/{thread}/schedstat") as file:
-                seconds[owner] += int(file.read().split()[0]) / 1e9
+                spent_here = int(file.read().split()[0]) / 1e9
+            seconds[owner] += spent_here
+            seconds[DRIVER] += spent_here * (process == processes[0][0])
     return seconds
 
 
 def parts(
     recorded: bool, on_ray: bool
-) -> tuple[dict[str, Callable[[], object]], Callable[[], Counter[str]]]:
+) -> tuple[dict[str, Callable[[], object]], Callable[[], dict[str, float]]]:
     """What a job does, by name; and the processor seconds that it has used so far."""
     import torch
 
@@ -180,7 +186,8 @@ def job(recorded: bool, on_ray: bool) -> None:
         before, began = used(), time.perf_counter()
         for _ in range(count):
             part()
-        seconds = {"clock": time.perf_counter() - began, **(used() - before)}
+        clock, after = time.perf_counter() - began, used()
+        seconds = {"clock": clock} | {name: after[name] - before[name] for name in after}
         print(
             "answer", json.dumps({name: each / count for name, each in seconds.items()}), flush=True
         )
@@ -192,7 +199,7 @@ def job(recorded: bool, on_ray: bool) -> None:
 @contextlib.contextmanager
 def started(
     directory: str, name: str, on_ray: bool
-) -> Iterator[Callable[[str, int], Counter[str]]]:
+) -> Iterator[Callable[[str, int], dict[str, float]]]:
     """A job that does a part so many times, and says what it took, by the clock and by thread."""
     settings = JOBS[name]
     program = [sys.executable, os.path.abspath(__file__), "--job", str(int(settings is not None))]
@@ -212,12 +219,12 @@ def started(
     assert to is not None
     assert of is not None
 
-    def ask(part: str, count: int) -> Counter[str]:
+    def ask(part: str, count: int) -> dict[str, float]:
         to.write(json.dumps([part, count]) + "\n")
         to.flush()
         for line in of:
             if line.startswith("answer "):
-                return Counter(json.loads(line.removeprefix("answer ")))
+                return defaultdict(float, json.loads(line.removeprefix("answer ")))
         raise RuntimeError(f"the job {name!r} ended with exit code {process.wait()}")
 
     try:
@@ -267,10 +274,10 @@ def row(name: str, alone: list[float], recorded: list[float]) -> list[Any]:
 
 
 def samples(
-    jobs: dict[str, Callable[[str, int], Counter[str]]], part: str, count: int, rounds: int
-) -> dict[str, list[Counter[str]]]:
+    jobs: dict[str, Callable[[str, int], dict[str, float]]], part: str, count: int, rounds: int
+) -> dict[str, list[dict[str, float]]]:
     """What a part took in each round, by the job; each job is first, second, and so on in turn."""
-    answers: dict[str, list[Counter[str]]] = {name: [] for name in jobs}
+    answers: dict[str, list[dict[str, float]]] = {name: [] for name in jobs}
     names = [*jobs]
     for turn in range(rounds + 1):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
@@ -280,12 +287,12 @@ def samples(
     return answers
 
 
-def processor(answer: Counter[str]) -> float:
-    """Processor seconds of all threads."""
-    return sum(seconds for owner, seconds in answer.items() if owner != "clock")
+def processor(answer: dict[str, float]) -> float:
+    """Processor seconds of all threads of all processes."""
+    return sum(seconds for owner, seconds in answer.items() if owner not in ("clock", DRIVER))
 
 
-def parts_of_step(answers: dict[str, list[Counter[str]]]) -> list[list[Any]]:
+def parts_of_step(answers: dict[str, list[dict[str, float]]]) -> list[list[Any]]:
     """A row for each job: what its step takes more than that of the one alone, by the thread."""
     rows = []
     for name, of_job in answers.items():
@@ -296,11 +303,11 @@ def parts_of_step(answers: dict[str, list[Counter[str]]]) -> list[list[Any]]:
             statistics.mean(1e6 * answer[f"gpuprof-{thread}"] for answer in of_job)
             for thread in ("stacks", "control")
         ]
-        least = 1e6 * (min(map(processor, of_job)) - min(map(processor, answers["alone"])))
-        rows.append(
-            [name, statistics.median(of_threads), *own, statistics.median(more), *interval(more),
-             least]
-        )  # fmt: skip
+        of_driver = [1e6 * (b[DRIVER] - a[DRIVER]) for a, b in pairs]
+        low, high = interval(more)
+        row_of_job = [statistics.median(of_threads), *own, statistics.median(more)]
+        together = f"{low:.0f} to {high:.0f}"
+        rows.append([name, *row_of_job, together, statistics.median(of_driver)])
     return rows
 
 
@@ -366,7 +373,7 @@ are in a second."""
 HEADERS = ["what", "alone min", "alone median", "recorded min", "recorded median", "added median"]
 PARTS = [
     "µs more a step", "the job's threads", "stacks' thread", "control thread", "together", "95 %",
-    "", "by the minima",
+    "of it in the driver",
 ]  # fmt: skip
 
 

@@ -33,6 +33,12 @@ results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 code=0
 python -m pytest -m gpu tests --junitxml="$results" || code=$?
-python benchmarks/on_a_card.py --tests "$results" >"$table" || code=$?
+{
+    python benchmarks/on_a_card.py --tests "$results" || code=$?
+    printf '\n%s\n\n' 'Stack samples (`benchmarks/sampling_cost.py`):'
+    python benchmarks/sampling_cost.py --rates 20 --pairs 12 || code=$?
+    printf '\n%s\n\n' 'All that is recorded, NVML included (`benchmarks/recording_cost.py`):'
+    python benchmarks/recording_cost.py --rounds 60 --starts 3 || code=$?
+} >"$table"
 cat "$table"
 exit $code
