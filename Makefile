@@ -24,7 +24,7 @@ PYTHONS ?= python3.10 python3.12 python3.13
 # in the order of tests/conftest.py.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-planted test-random test-pythons test-faults gpu test-frameworks test-jobs truth truth-diff truth-adversary truth-real fuzz check bench docs dist pictures clean
+.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-planted test-random test-pythons test-faults gpu test-frameworks test-jobs truth truth-diff truth-adversary truth-real fuzz check bench docs dist release-dry-run pictures clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -124,6 +124,10 @@ dist: $(READY) ## build all distributions into dist/, check them, and install ea
 	@$(BIN)/twine check --strict dist/*
 	@$(BIN)/check-wheel-contents dist/*.whl
 	@DISTRIBUTIONS=$(CURDIR)/dist $(BIN)/python -m pytest -q --exhaustive tests/packaging
+
+release-dry-run: $(READY) ## all that a release does, but publish: build without a network, check, install for each Python here, run the demo, build the site
+	@$(BIN)/python -m pip install --quiet --group release
+	@scripts/release-dry-run.sh
 
 clean: ## remove what was made
 	rm -rf $(VENV) $(FRAMEWORKS) $(UNMODIFIED) .venv-3.* dist site gpuprof-output .mypy_cache .pytest_cache .ruff_cache .hypothesis
