@@ -8,8 +8,12 @@ the index, and ours never do.
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,9 +31,17 @@ WHEELS = {
     "gpuprof-nemo-rl": "gpuprof_nemo_rl-*.whl",
     "gpuprof-sample-factory": "gpuprof_sample_factory-*.whl",
     "gpuprof-torch-profiler": "gpuprof_torch_profiler-*.whl",
+    "gpuprof-py-spy": "gpuprof_py_spy-*.whl",
 }
 
-
+NOBODY = 65534
+JOB = """
+import time
+import gpuprof
+for number in range(40):
+    with gpuprof.step(number), gpuprof.timer("load"):
+        time.sleep(0.002)
+"""
 ENTRY_POINTS = "importlib.metadata.entry_points(group='gpuprof.backends')"
 
 
@@ -55,6 +67,7 @@ COMBINATIONS = (
     Combination("gpuprof-nsight", ("nsight",)),
     Combination("gpuprof-rocprof-sys", ("rocprof_sys",)),
     Combination("gpuprof-torch-profiler", ("torch_profiler",)),
+    Combination("gpuprof-py-spy", ("py_spy",)),
     Combination("gpuprof-testing", ()),
     Combination("gpuprof[sample_factory]", (), ("sample-factory",)),
 )
@@ -67,13 +80,13 @@ class Environment:
 
     Args:
         path: where to make it.
+        python: whose environment it is.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, python: str = sys.executable) -> None:
         self.path = path
-        subprocess.run(
-            [sys.executable, "-m", "virtualenv", "--quiet", "--no-seed", str(path)], check=True
-        )
+        make = [sys.executable, "-m", "virtualenv", "--quiet", "--no-seed", "--python", python]
+        subprocess.run([*make, str(path)], check=True)
 
     def pip(self, *arguments: str, directory: Path | None = None) -> str:
         """Run the pip of the tests' own environment on this one; its standard output."""
@@ -361,3 +374,54 @@ def test_what_is_installed_from_the_checkout_can_be_imported(from_checkout: Envi
     assert "NsightBackend" == from_checkout.evaluate(
         "gpuprof_nsight.NsightBackend.__name__", "gpuprof", "gpuprof_nsight"
     )
+
+
+def runs_as_nobody(python: str) -> bool:
+    """Whether another user than root may run a program."""
+    command = ["/bin/sh", "-c", '"$0" -c ""', os.path.realpath(python)]
+    process = subprocess.run(command, user=NOBODY, capture_output=True, check=False)
+    return process.returncode == 0
+
+
+@pytest.fixture(scope="module")
+def of_root(wheels: dict[str, Path]) -> Iterator[Path]:
+    """A directory that everybody may enter, with an installation that only root may write."""
+    if os.getuid():
+        pytest.skip("only root can become another user")
+    pythons = sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"
+    python = next(filter(runs_as_nobody, pythons), None)
+    if python is None:
+        pytest.skip("this Python is for its owner only")
+    # pytest's own directories are for their owner only
+    place = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        place.chmod(0o755)
+        environment = Environment(place / "venv", python)
+        paths = wheels["gpuprof-timing"], f"{wheels['gpuprof']}[html,timeline]"
+        environment.pip("install", "--quiet", *map(str, paths))
+        (place / "train.py").write_text(JOB)
+        (place / "work").mkdir()
+        os.chown(place / "work", NOBODY, NOBODY)
+        yield place
+    finally:
+        shutil.rmtree(place)
+
+
+@pytest.mark.parametrize("home", [None, "/nonexistent"])
+def test_a_stranger_records_and_reads_a_run(of_root: Path, home: str | None) -> None:
+    """Another user without pip and a home, on an installation that cannot be written."""
+    environment = {"PATH": f"{of_root}/venv/bin:/usr/bin:/bin", **({"HOME": home} if home else {})}
+    for command in (["run", "--", "python", "../train.py"], ["explain"], ["html"], ["timeline"]):
+        process = subprocess.run(
+            [str(of_root / "venv" / "bin" / "gpuprof"), *command],
+            cwd=of_root / "work",
+            env=environment,
+            user=NOBODY,
+            group=NOBODY,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert 0 == process.returncode, process.stderr
+        assert "Traceback" not in process.stderr

@@ -84,7 +84,9 @@ def _pip() -> Check:
         pip = importlib.metadata.version("pip")
         extras = importlib.metadata.metadata(NAME).get_all("Provides-Extra") or []
     except importlib.metadata.PackageNotFoundError as error:
-        return Check("pip", True, f"{error.name} has no installed metadata; nothing to check")
+        return Check(
+            "pip", True, f"{error.name} is not installed in this environment; nothing to check"
+        )
     release = tuple(int(number) for number in re.findall(r"\d+", pip)[:2])
     pitfalls = [extra for extra in extras if re.search("[-_.]", extra)]
     if release >= _PIP_NORMALIZES or not pitfalls:

@@ -107,7 +107,9 @@ def write(directories: Sequence[str], output: Path, warm_up: int | None = None) 
             # names of files need not be text
             file.write(content.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        raise OutputError(f"{output}: cannot be written: {error.strerror}") from None
+        raise OutputError(
+            f"{output}: cannot be written: {error.strerror}; name another file: --output FILE"
+        ) from None
     return [problem for run in data["runs"] for problem in run["problems"]]
 
 

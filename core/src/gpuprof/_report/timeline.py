@@ -125,7 +125,9 @@ def write(
                 timeline=timeline,
             ).draw(file)
     except OSError as error:
-        raise OutputError(f"{output}: cannot be written: {error.strerror}") from None
+        raise OutputError(
+            f"{output}: cannot be written: {error.strerror}; name another file: --output FILE"
+        ) from None
     return timeline
 
 
