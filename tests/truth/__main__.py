@@ -22,7 +22,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python tests/truth")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200, help="how many jobs")
-    parser.add_argument("--large", type=int, default=0, help="as many jobs of 512 and 4,096 ranks")
+    parser.add_argument("--ranks", type=int, default=0, help="jobs of so many, without a cause")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="print each answer that is not right")
     parser.add_argument("--page", action="store_true", help="write the tables into the page")
@@ -35,8 +35,8 @@ def main() -> None:
     if given.adversary:
         adversary.search(given.adversary, given.seed)
         return
-    if given.suite != "usual" and given.page:
-        parser.error("the page is about the usual jobs: --page without --suite")
+    if given.page and (given.suite != "usual" or given.ranks):
+        parser.error("the page is about the usual jobs: --page without --suite and --ranks")
     if given.job is not None:
         job = drawn(given.seed, given.job, suite=given.suite)
         if given.keep:
@@ -44,22 +44,19 @@ def main() -> None:
         click.echo(f"{job}\nsavings: {job.savings}\n{judged(job, explained(job))}")
         return
     with multiprocessing.Pool(given.processes) as pool:
-        cases = [(given.seed, number) for number in range(given.count)]
-        large = [(given.seed, number, of) for of in (512, 4096) for number in range(given.large)]
-        outcomes = pool.map(
-            functools.partial(outcome, suite=given.suite), [*cases, *large], chunksize=1
-        )
+        cases = [(given.seed, number, given.ranks) for number in range(given.count)]
+        outcomes = pool.map(functools.partial(outcome, suite=given.suite), cases, chunksize=1)
     if given.list:
         for each in outcomes:
             said = each.words or each.said
             if each.said == "wrong" or each.expected == "named" != each.said != "right":
                 click.echo(f"{each.job} {each.topology}, {each.ranks} ranks: {each.said}: {said}; "
                       f"truth: {each.truth or 'nobody'}")  # fmt: skip
-    found = tables(outcomes[: given.count], outcomes[given.count :])
+    found = tables(outcomes)
     for head, table in found.items():
         click.echo(f"\n{head}\n\n{table}")
     if given.page:
-        page.write(given.seed, given.count, given.large, found)
+        page.write(given.seed, given.count, found)
 
 
 if __name__ == "__main__":

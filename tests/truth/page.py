@@ -7,7 +7,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "how-often-it-is-right.md"
 SHOWN = (
-    "A cause to name, by its kind", "No cause, by the number of ranks", "No cause, many ranks",
+    "A cause to name, by its kind", "No cause, by the number of ranks",
     "A cause that cannot be seen", "Ledgers lack who waits for whom", "What is not modelled",
     "A cause that is said, by its grade", "All jobs",
 )  # fmt: skip
@@ -15,10 +15,10 @@ SHOWN = (
 MARK = "<!-- below: make truth TRUTH=--page -->\n"
 
 
-def write(seed: int, count: int, large: int, tables: Mapping[str, str]) -> None:
+def write(seed: int, count: int, tables: Mapping[str, str]) -> None:
     """Replace everything below the page's mark."""
     head = PAGE.read_text().split(MARK)[0]
-    command = f"```sh\nmake truth SEED={seed} COUNT={count} TRUTH='--large {large}'\n```\n"
+    command = f"```sh\nmake truth SEED={seed} COUNT={count}\n```\n"
     parts = [f"## {title}\n\n{table}\n" for title, table in tables.items()
              if title in SHOWN]  # fmt: skip
     PAGE.write_text(f"{head}{MARK}\n{command}\n" + "\n".join(parts))

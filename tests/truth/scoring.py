@@ -310,12 +310,8 @@ def _cause(outcome: Outcome) -> str:
     return "several" if " + " in outcome.planted else outcome.planted
 
 
-def tables(outcomes: Sequence[Outcome], large: Sequence[Outcome] = ()) -> dict[str, str]:
-    """All tables, by what they are of.
-
-    Args:
-        large: jobs without a cause of many ranks, in a table of their own.
-    """
+def tables(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """All tables, by what they are of."""
     of = {
         expected: [each for each in outcomes if each.expected == expected]
         for expected in ("named", "nobody", "bounded", "hidden", "thin record", "unmodelled")
@@ -329,7 +325,6 @@ def tables(outcomes: Sequence[Outcome], large: Sequence[Outcome] = ()) -> dict[s
             "distribution", lambda o: o.distribution, of["named"]
         ),
         "No cause, by the number of ranks": _table("ranks", size, without),
-        **({"No cause, many ranks": _table("ranks", size, large)} if large else {}),
         "No cause, by the distribution of work": _table(
             "distribution", lambda o: o.distribution, without
         ),

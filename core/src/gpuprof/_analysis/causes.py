@@ -1217,7 +1217,7 @@ CAUSES: Sequence[Cause] = (
     Cause(queued_for, half, _LEAST_SHARE, "lasting"),
     Cause(by_turns, groups_mean, _LEAST_SHARE, "hint"),
     Cause(between_steps, in_steps, 0.05, "named", blind=True),
-    Cause(only_few, nothing, _LARGE, "large"),
+    Cause(only_few, nothing, _LARGE, "hint"),
     Cause(now_and_then, usual, _LEAST_SHARE, "large", blind=True),
     Cause(pauses, usual, _LEAST_SHARE, "large", blind=True),
     Cause(long_pauses, usual, _LARGE_ONCE, "hint"),

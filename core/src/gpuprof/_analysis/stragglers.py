@@ -76,6 +76,9 @@ _NEARLY_ALL = 0.8
 _SHARED = 0.25
 """How much ranks that share calls differ in their work, at most, relative to their calls: in logs.
 """
+_FAR = 4.0
+"""Standard deviations by which ranks that do not make the same calls must differ from the others.
+"""
 _LEAST_CALLS = 3
 """Calls that a rank needs for the time of a call to be known."""
 LEAST_STEPS = 8
@@ -515,6 +518,8 @@ def _tested(
         spread = max(falling[0] - falling[size - 1], falling[size] - usual_time)
         if falling[size - 1] - falling[size] <= spread:
             continue
+        if width > 1 and not _stands_out(falling, size):
+            continue
         columns, rest = order[:size], order[size:]
         own, most = times[:, columns].max(axis=1), times[:, rest].max(axis=1)
         sets.append(
@@ -538,6 +543,21 @@ def _tested(
     chance = min(chance, 2 * odds.apart(chosen.own[::width], chosen.most[::width]))
     chosen.probability = min(1.0, chance * math.comb(count, size))
     return chosen
+
+
+def _stands_out(falling: Floats, size: int) -> bool:
+    """Whether the first of some times are far from the rest, by how much these differ.
+
+    Ranks that do not make the same calls may have very different ones, such as clients with more
+    data, which no ledger tells.
+    """
+    logs = np.log(falling[falling > 0])
+    rest = logs[size:]
+    if len(rest) < _MANY_RANKS:
+        return True
+    median = float(np.median(rest))
+    spread = 1.4826 * float(np.median(np.abs(rest - median)))
+    return bool(logs[size - 1] - median >= _FAR * spread)
 
 
 def _by_role(

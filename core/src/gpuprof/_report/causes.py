@@ -193,7 +193,7 @@ def _recurring(finding: Finding) -> Words:
 def _only_this_rank(finding: Finding) -> Words:
     return Words(
         f"Only {_who(finding)} is in {finding.scope}, {_each(finding)} a step, while the others "
-        f"wait: {_in_all(finding)}.{_chance(finding)}",
+        f"wait: {_in_all(finding)}. It may be its part in the job.",
         _LESS_OFTEN,
     )
 
