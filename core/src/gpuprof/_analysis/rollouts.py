@@ -161,7 +161,7 @@ def uneven(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     for group, processes in run.groups.items() if in_rounds else ():
         numbers = [process.number for process in processes if process.number in stays.workers]
         mine = np.isin(stays.process, numbers) & (stays.tokens > 0)
-        totals, periods, times = [], [], []
+        totals, periods, times, paces = [], [], [], []
         for step in record.usual:
             of_step = np.flatnonzero(mine & (stays.step == step))
             if len(numbers) > 1 and len(np.unique(stays.process[of_step])) == len(numbers):
@@ -169,15 +169,16 @@ def uneven(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
                 totals.append([stays.tokens[part].sum() for part in parts])
                 periods.append([(stays.start[part].min(), stays.end[part].max()) for part in parts])
                 times.append(_dealt(stays, parts))
+                paces.append([stays.pace(number, step) for number in numbers])
         if len(totals) < _LEAST_STEPS:
             continue
         tokens = np.array(totals)
         most = float(np.median(tokens.max(axis=1) / tokens.mean(axis=1)))
         if most >= _UNEVEN:
             edges, took = np.array(periods, float), np.array(times)
-            usual = took[:, 0]
-            gains = usual - took[:, 1]
-            by_tokens = _correlation(usual, np.diff(edges)[:, :, 0])
+            usual, lasted = took[:, 0], np.diff(edges)[:, :, 0]
+            gains = (usual - took[:, 1]) * np.array(paces)
+            by_tokens = _correlation(usual, lasted)
             clocks = {
                 number: _gaining(edges[:, column], gains[:, column])
                 for column, number in enumerate(numbers)

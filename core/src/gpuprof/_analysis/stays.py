@@ -24,6 +24,8 @@ _LEAST_SHARED = 0.1
 that it takes by itself."""
 
 _LEAST_BATCHES = 3
+_ROUNDS = 20
+"""How often the two are estimated: what a token takes, and the pace of each worker in each step."""
 
 
 @attrs.frozen
@@ -263,13 +265,25 @@ class Stays:
 
     # Tokens
 
-    @functools.cached_property
+    @property
     def of_a_token(self) -> tuple[float, float]:
         """What a token takes: nanoseconds by itself, and more for each sample in flight.
 
         So a worker takes as long as its longest sample by itself, and as much longer as it has
         tokens in all.
         """
+        return self._of_a_token[:2]
+
+    def pace(self, process: int, step: int) -> float:
+        """How many times as long as usual a token takes in a worker in a step.
+
+        A worker that is slow there for another reason is so with all its samples.
+        """
+        return self._of_a_token[2].get((process, step), 1.0)
+
+    @functools.cached_property
+    def _of_a_token(self) -> tuple[float, float, dict[tuple[int, int], float]]:
+        """See `of_a_token` and `pace`: each is estimated with what is known of the other."""
         samples, tokens = self.samples, np.nan_to_num(noted(self.samples, "tokens"))
         rows = np.flatnonzero((self.rows >= 0) & (tokens > 0))
         took = (samples.end - samples.start)[rows].astype(float)
@@ -281,13 +295,22 @@ class Stays:
             beside[mine] = np.diff(np.interp(edges, times, so_far), axis=0)[0]
         count = beside / took.clip(1)
         if len(rows) < 3 or count.std() == 0:
-            return float(took.sum() / max(1.0, tokens[rows].sum())), 0.0
-        weight = np.sqrt(tokens[rows])
+            return float(took.sum() / max(1.0, tokens[rows].sum())), 0.0, {}
+        pairs = np.stack([self.process[self.rows[rows]], self.step[self.rows[rows]]])
+        parts, part = np.unique(pairs, axis=1, return_inverse=True)
+        part = part.reshape(-1)
+        weight, of_a_token = np.sqrt(tokens[rows]), took / tokens[rows]
         columns = np.stack([weight, weight * count], axis=1)
-        alone, each = np.linalg.lstsq(columns, weight * took / tokens[rows], rcond=None)[0]
+        pace, alone, each = np.ones(parts.shape[1]), 0.0, 0.0
+        for _ in range(_ROUNDS):
+            alone, each = np.linalg.lstsq(columns, weight * of_a_token / pace[part])[0]
+            expected = np.bincount(part, tokens[rows] * (alone + each * count))
+            pace = np.bincount(part, took) / expected.clip(1)
+            pace /= np.median(pace)
         if each * count.mean() < _LEAST_SHARED * alone:
-            return float(took.sum() / tokens[rows].sum()), 0.0
-        return max(float(alone), 0.0), float(each)
+            return float(took.sum() / tokens[rows].sum()), 0.0, {}
+        paces = dict(zip(zip(*parts.tolist(), strict=True), pace.tolist(), strict=True))
+        return max(float(alone), 0.0), float(each), paces
 
     def _in_flight(self, process: int) -> tuple[Floats, Floats, Floats]:
         """When the number of samples that a worker generates changes, it, and its integral."""
