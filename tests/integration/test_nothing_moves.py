@@ -151,6 +151,26 @@ def test_nodes_that_share_no_directory_are_asked_by_connection(tmp_path: Path) -
     assert [("stopped", "answered")] == states
 
 
+@pytest.mark.exhaustive
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts need root")
+def test_the_watchdog_asks_all_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute after anything has ended on any of them; its file says who waits for whom."""
+    monkeypatch.setenv("GPUPROF_WATCHDOG", "60")
+    (tmp_path / "job.py").write_text(TWO_NODES)
+    output = tmp_path / "gpuprof-output"
+    output.mkdir()
+    with several_nodes(2, unshared=output) as cluster:
+        command = [*GPUPROF, "--", sys.executable, "job.py", cluster.address]
+        with started(tmp_path, command) as (process, _):
+            (run,) = output.iterdir()
+            stall = run / "stall-1.txt"
+            try:
+                wait_until(lambda: stall.exists() and "Far" in stall.read_text(), "an alarm")
+            finally:
+                process.terminate()
+    assert stall.read_text().startswith("Near-0 and Runner wait for Far-0 (queue.get < Far.call")
+
+
 @pytest.mark.torch
 def test_the_rank_that_skips_a_collective_is_named(tmp_path: Path) -> None:
     """With the collective, and what it does instead."""
