@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from gpuprof._artifacts.close import make_receipt
 from gpuprof._artifacts.collect import Collection, ThisNode
+from gpuprof._artifacts.formats import FileState
 from gpuprof._artifacts.reasons import Reason
 from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._artifacts.records import NodeRecord, Start
@@ -293,6 +294,29 @@ def test_files_of_two_nodes_may_have_one_path() -> None:
         "2 of 2 reports complete, 2.0 KiB in total, in /out/run"
         == Receipt(tuple(staged), "/out/run").total
     )
+
+
+@pytest.mark.parametrize("states", [("incomplete", "complete"), ("complete", "incomplete")])
+def test_a_report_of_several_windows_is_complete_if_all_are(
+    states: tuple[FileState, FileState],
+) -> None:
+    """Whichever of them is missing in it."""
+    shared = [
+        ReceiptRow("A-0", "n0", f"step-{step}", "/tmp/x.rep", 1024, state, planned="x.rep")
+        for step, state in enumerate(states)
+    ]
+    total = Receipt(tuple(shared), "/out/run").total
+    assert total.startswith("0 of 1 report complete")
+
+
+@pytest.mark.parametrize(("count", "visible"), [(20, 20), (21, 0)])
+def test_many_complete_rows_are_left_out(count: int, visible: int) -> None:
+    """Of more than twenty rows, those without a problem."""
+    rows = [
+        ReceiptRow(f"A-{rank}", "n0", "step-3", "/tmp/x.rep", 1024, "complete")
+        for rank in range(count)
+    ]
+    assert visible == Receipt(tuple(rows), "/out/run").table().count("step-3")
 
 
 def test_nothing_was_profiled() -> None:

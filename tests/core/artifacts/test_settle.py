@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from gpuprof._artifacts.records import NodeRecord
-from gpuprof._artifacts.settle import settle_node
+from gpuprof._artifacts.settle import find_damage, settle_node
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
 from gpuprof._shim.node import node_name
@@ -47,6 +47,9 @@ class Saver:
         if self.fail:
             return Collected({1: ["/saved/1"]}, "no room for window 2")
         return Collected({window.number: [f"/saved/{window.number}"] for window in windows})
+    @gpuprof.backend.hookimpl
+    def check_report(self, path):
+        open(path).close()
 """
 Settle = Callable[..., NodeRecord]
 
@@ -72,10 +75,10 @@ def settle(module: str, tmp_path: Path) -> Settle:
     tool = status(scratch=str(tmp_path / "scratch"), tool="/bin/tool")
     (directory / ".gpuprof" / "A-0.start-1.tool").write_text(json.dumps(tool))
 
-    def settle(**settings: Any) -> NodeRecord:
+    def settle(again: bool = False, **settings: Any) -> NodeRecord:
         config = load({"backend": "saver", "worker_groups": ["A"], "steps": ["1:4"], **settings})
         planner = Planner(config, "run", str(tmp_path))
-        return settle_node(planner, {("A", 0): planner.worker("A", 0)})
+        return settle_node(planner, {("A", 0): planner.worker("A", 0)}, again=again)
 
     return settle
 
@@ -106,6 +109,20 @@ def test_what_cannot_be_saved_is_kept(settle: Settle, tmp_path: Path) -> None:
         start.settled["problems"],
     )
     assert (tmp_path / "scratch").exists()
+
+
+def test_what_was_saved_before_is_not_forgotten(settle: Settle) -> None:
+    """Also if the backend fails when it tries the rest again."""
+    settle(saver={"fail": True})
+    (start,) = settle(again=True, saver={"wrong": True}).starts
+    assert {"1": ["/saved/1"]} == (start.settled and start.settled["files"])
+
+
+def test_a_report_that_is_just_moved_home_is_not_damaged(module: str, tmp_path: Path) -> None:
+    """It was there when the node's files were listed."""
+    planner = Planner(load({"backend": "saver", "worker_groups": ["A"]}), "run", str(tmp_path))
+    record = NodeRecord("node", str(tmp_path), (), {"A-0.step-1.txt": 6})
+    assert {} == find_damage(planner, record).damaged
 
 
 def test_what_is_no_list_is_named(settle: Settle, tmp_path: Path) -> None:

@@ -235,6 +235,16 @@ def test_a_failing_plugin_is_switched_off_alone(make: Make, events: list[str]) -
     ] == events
 
 
+def test_a_plugin_that_fails_too_does_not_hide_the_backends_fault(
+    make: Make, events: list[str]
+) -> None:
+    """No later window is tried."""
+    session = make(fail="start", plugins=("broken_extra",))
+    session.open(1)
+    session.open(2)
+    assert ["start step-2", "extra start step-2", "extra stop step-2", "stop step-2"] == events
+
+
 def test_a_failing_stop_does_not_keep_others_from_stopping(make: Make, events: list[str]) -> None:
     """Every stop is tried."""
     session = make(fail="stop", plugins=("extra",))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, Start
 from gpuprof._artifacts.rows import of_workers
 from gpuprof._session.file import SessionFile
-from gpuprof._session.step_times import StepTimes
+from gpuprof._session.step_times import StepOutside, StepTimes
 from support.run_files import session_file
 
 
@@ -41,6 +43,17 @@ def test_opening_and_closing_count(inside: float, outside: float, itself: str) -
     assert f"a captured step took {total}: {itself}" == str(
         StepTimes(inside, outside, 3, 3, 3 * 1.14)
     )
+
+
+def test_a_step_that_raises_does_not_count() -> None:
+    """It may have ended at any point; nor does the first one."""
+    times = StepTimes()
+    step = StepOutside(times)
+    for error in (None, ValueError, None):
+        with suppress(ValueError), step:
+            if error is not None:
+                raise error
+    assert 1 == times.count_outside
 
 
 def test_the_steps_of_all_workers_count_together() -> None:
