@@ -24,7 +24,7 @@ _LEAST_SHARED = 0.1
 that it takes by itself."""
 
 _LEAST_BATCHES = 3
-_ROUNDS = 20
+_ESTIMATES = 20
 """How often the two are estimated: what a token takes, and the pace of each worker in each step."""
 
 
@@ -302,7 +302,7 @@ class Stays:
         weight, of_a_token = np.sqrt(tokens[rows]), took / tokens[rows]
         columns = np.stack([weight, weight * count], axis=1)
         pace, alone, each = np.ones(parts.shape[1]), 0.0, 0.0
-        for _ in range(_ROUNDS):
+        for _ in range(_ESTIMATES):
             alone, each = np.linalg.lstsq(columns, weight * of_a_token / pace[part])[0]
             expected = np.bincount(part, tokens[rows] * (alone + each * count))
             pace = np.bincount(part, took) / expected.clip(1)
