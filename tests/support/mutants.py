@@ -23,8 +23,12 @@ class Mutant(NamedTuple):
 
 BROKEN_PARTS = """
 import itertools
+import time
 COUNT = itertools.count()
 EVERYBODYS = []
+KEPT = []
+HOUR = time.gmtime().tm_hour
+BY_NAME = {}
 
 class Once(Crossing):
     def __enter__(self):
@@ -92,6 +96,11 @@ _BLOCKS_A_SIGNAL = (
 _LEAVES_A_PROCESS = '''"sh", "-c", "sleep 12 & exec \\"$@\\"", "sh"'''
 _FORGETS = """"sh", "-c", 'echo x >"$0"; "$@"; code=$?; rm "$0"; exit $code'"""
 _COLLECTS = "        if not (ended and"
+_TO_UTF_8 = (
+    '"python3", "-c", "import os, sys; os.execv(sys.argv[1], '
+    "[os.fsencode(word).decode('utf-8', 'replace') for word in sys.argv[1:]])\""
+)
+_WRITE = 'raw = f"{worker.directory}/{worker.file_stem}.{window.number}.raw"'
 _VARIABLE = '"JOURNAL": worker.name'
 
 
@@ -231,6 +240,74 @@ MUTANTS = (
                 "        threading.setprofile(None)\n",
                 "profile func",
             ),
+            (
+                "        RUNNING.remove(self)\n",
+                "        threading.settrace(None)\n",
+                "trace function",
+            ),
+            (_START, "; import numpy; numpy.seterr(all='ignore')", "numpy's handling of errors"),
+            (_START, "; subprocess.Popen.poll = print", "functions of the standard library"),
+            (_START, "; threading.stack_size(0)", "stack size of new threads"),
+            (
+                _START,
+                "; open('/proc/self/oom_score_adj', 'w').write('300')",
+                "adjustment for the end of memory",
+            ),
+            (_START, "; __import__('ctypes').CDLL(None).prctl(1, 15)", "signal when the parent"),
+            (_START, "; shutil.os.set_blocking(2, False)", "blocking of standard streams"),
+            (
+                _START,
+                (
+                    "; zone = shutil.os.environ.pop('TZ'); time.tzset(); "
+                    "shutil.os.environ['TZ'] = zone"
+                ),
+                "time zone",
+            ),
+            (
+                "        stack().append(self)\n",
+                "        __import__('asyncio').set_event_loop(None)\n",
+                "current event loop",
+            ),
+            (
+                "        stack().append(self)\n",
+                "        __import__('signal').set_wakeup_fd(-1)\n",
+                "waking file of signals",
+            ),
+        )
+    ),
+    *(
+        Mutant(
+            "many_windows_leave_nothing",
+            good,
+            f"{good}{act}",
+            message,
+        )
+        for good, act, message in (
+            (
+                "    ended.lines.append(ended.name)\n",
+                "    KEPT.append([ended.name])\n",
+                " objects; the limit is 50",
+            ),
+            (
+                "        RUNNING.append(self)\n",
+                "        KEPT.append(bytearray(b'x' * 200_000))\n",
+                " KiB of memory; the limit is 64",
+            ),
+        )
+    ),
+    *(
+        Mutant("a_window_may_end_in_another_hour", good, bad, message)
+        for good, bad, message in (
+            (
+                'final = move(raw, worker.final_stem(window), ".txt")',
+                'final = move(raw, worker.final_stem(window), f".{time.gmtime().tm_hour}.txt")',
+                "but planned in",
+            ),
+            (
+                "        RUNNING.remove(self)\n",
+                "        RUNNING.remove(self)\n        assert time.gmtime().tm_hour == HOUR\n",
+                "in another hour than start_capture raised",
+            ),
         )
     ),
     Mutant(
@@ -303,7 +380,7 @@ MUTANTS = (
         "plans_depend_on_their_arguments_only",
         _VARIABLE,
         '"JOURNAL": shutil.os.getcwd()',
-        "in another process, directory and environment",
+        "in another process, directory, environment and hour",
     ),
     Mutant(
         "plans_of_two_workers_differ",
@@ -332,6 +409,90 @@ MUTANTS = (
             '            return [RangeTimes(f"kit/sleep-{step}", (30,)) for step in (1, 3)]'
         ),
         "takes 30 ns",
+    ),
+    Mutant(
+        "ranges_are_read_as_they_were",
+        _EXPECTED,
+        _hook(
+            "read_ranges(self, path):\n        from gpuprof.backend import RangeTimes\n"
+            '        if path.endswith(".txt"):\n'
+            '            return [RangeTimes("kit/twin-1", (10**9, 5 * 10**7))]'
+        ),
+        "kit/twin-1 takes [50000000, 1000000000] ns; the worker has measured [(",
+    ),
+    Mutant(
+        "the_files_hold_what_was_captured",
+        _RANGE,
+        "BY_NAME.setdefault(name, Crossing(self, name))",
+        "has the ranges {'kit': 0}",
+    ),
+    Mutant(
+        "windows_leave_nothing_in_the_worker",
+        _START,
+        f"{_START}; __import__('tempfile').mkdtemp()",
+        "one more file in the temporary directory",
+    ),
+    *(
+        Mutant("each_window_leaves_a_file_of_its_own", _WRITE, f"{act}\n        {_WRITE}", message)
+        for act, message in (
+            (
+                'open("part", "w").close(); shutil.os.unlink("part")',
+                "a window writes part into the working directory",
+            ),
+            (
+                (
+                    'part = __import__("tempfile").gettempdir() + "/journal.part"\n'
+                    '        open(part, "w").close(); shutil.os.unlink(part)'
+                ),
+                "Kit-0.start-1 and Kit-1.start-1 both write",
+            ),
+            ("shutil.os.unlink(worker.log_file)", "a window changes or removes Kit-0.start-1.log"),
+        )
+    ),
+    Mutant(
+        "files_of_other_workers_are_left_alone",
+        "if not (ended and",
+        'for file in __import__("glob").glob(f"{worker.directory}/*.log"):\n'
+        "            ended and shutil.os.unlink(file)\n        if not (ended and",
+        "collecting files removes what the tool said, which was in Kit-0.start-1.log",
+    ),
+    Mutant(
+        "awkward_paths_survive",
+        _START,
+        f'{_START}; open("journal.part", "w").close()',
+        "'journal.part' is in the worker's working directory",
+    ),
+    Mutant(
+        "the_worker_is_what_it_would_be",
+        "[tool.path, ",
+        f"[tool.path, {_TO_UTF_8}, ",
+        "sys.argv is",
+    ),
+    Mutant(
+        "the_command_has_good_words",
+        "*command.arguments]\n        return",
+        '*(word.encode("utf-8", "replace").decode() for word in command.arguments)]\n'
+        "        return",
+        "of the arguments",
+    ),
+    Mutant(
+        "wrong_values_are_refused_early",
+        _START,
+        f"assert self.options.title != 'no such value'; {_START}",
+        "title: 'no such value' is taken, and then start_capture raises AssertionError",
+    ),
+    Mutant(
+        "wrong_values_are_refused_early",
+        f"        return {_COMMAND}",
+        "        wrong = ['-no'] if self.options.title == '' else []\n"
+        "        return [tool.path, *wrong, *command.interpreter, *command.arguments]",
+        "title: '' is taken, and then the tool ends with 125: ",
+    ),
+    Mutant(
+        "plans_depend_on_their_arguments_only",
+        _VARIABLE,
+        '"JOURNAL": f"{time.gmtime().tm_hour}"',
+        "directory, environment and hour",
     ),
     Mutant(
         "reports_are_checked",
@@ -561,6 +722,10 @@ MUTANTS = (
                 "the file was written at",
             ),
             ('RecordedTrack("nvtx", [("kit/a", now, now)])', "a track of the kind 'nvtx'"),
+            (
+                'RecordedTrack("ranges", [("kit/early-1", now - 600 * 10**9, now)])',
+                "the worker was in it from",
+            ),
             (
                 f'RecordedTrack("ranges", [(name, now, now) for name in {_OF_TWO_THREADS}])',
                 "of different threads, are on one",

@@ -27,6 +27,9 @@ WINDOWS = (Window(1, 1, 2), Window(2, 3, 4))
 LIFETIME = (Window(1, None, None),)
 COMMAND = Command(("{interpreter}",), ("worker.py", "an argument"))
 
+OF_THE_TOOL = "the tool: a complaint\n"
+"""What a tool is taken to have written into a worker's log."""
+
 
 def fail(problem: str, remedy: str) -> NoReturn:
     """Fail a check with the problem and the change that fixes it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import re
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ import pytest
 from gpuprof._config.describe import keys_of
 from gpuprof._config.structure import structure
 from gpuprof.backend import contract, hookspecs, loading
+from gpuprof.backend.boundary import Hooks
 from gpuprof.backend.types import Command, Tool, Window, Worker
 from gpuprof.errors import ConfigError, PluginError, ToolError
 
@@ -65,6 +67,8 @@ _KNOWN_PLACEHOLDERS = {
     "{tool}",
     "{keep_exit_code}",
 }
+WRONG: tuple[object, ...] = (-1, 0, "no such value", "", [], ["no such value"])
+"""Values that few options can have."""
 DISCRETE = Window(1, 1, 2, "kit/scope", 2)
 
 
@@ -114,6 +118,67 @@ class HookChecks(Case):
                 else "use it, or remove it; to check its value is no use",
             )
 
+    def test_wrong_values_are_refused_early(self, tmp_path: Path) -> None:
+        """What an option cannot be is refused before a worker starts, not by its first window."""
+        tool = self._ask("probe") if self._implements("probe") else None
+        worker = self._worker(tmp_path)
+        tried: list[object] = []
+        values = ((f.name, v) for f in attrs.fields(self.backend.Options) for v in WRONG)
+        for name, value in (("", None), *values):  # the example itself first
+            section = {**self.options, **({name: value} if name else {})}
+            with suppress(*_REFUSALS):
+                options = structure(section, self.backend.Options, "options")
+                refusal = self._refusal(loading.manager(self.backend(options)), worker, tool, tried)
+                if refusal is not None and not name:
+                    return  # other checks are about that
+                if refusal is not None:
+                    fail(
+                        f"{name}: {value!r} is taken, and then {refusal}",
+                        "refuse it where the options are made: in __attrs_post_init__ raise "
+                        "gpuprof.errors.ConfigError([…]); or before a start, by a check of "
+                        "diagnose that fails",
+                    )
+
+    def _refusal(
+        self, hooks: Hooks, worker: Worker, tool: Tool | None, tried: list[object]
+    ) -> str | None:
+        """Why nothing is recorded with options that were taken; ``None`` if something may be.
+
+        Args:
+            tried: the command lines that were tried before.
+        """
+        arguments = {"worker": worker, "window": WINDOWS[0], "tool": tool, "purpose": "start"}
+        command = Command(("/bin/true",), (), script=False)
+        planned_tool = tool or Tool("{tool}")
+        words = self._ask_plainly(
+            "render_command", hooks, worker=worker, command=command, tool=planned_tool
+        )
+        if tool is not None and words and words not in tried:
+            tried.append(words)
+            answers = self._ask_plainly("diagnose", hooks, **arguments)
+            if not all(check.ok for checks in answers for check in checks or ()):
+                return None
+            ran = subprocess.run(
+                [os.fspath(word) for word in words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=LIMITS["diagnose"],
+                check=False,
+            )
+            if ran.returncode:
+                said = (ran.stderr + ran.stdout).strip().splitlines() or [""]
+                return f"the tool ends with {ran.returncode}: {said[-1][:200]}"
+        try:
+            self._ask_plainly("start_capture", hooks, **arguments)
+        except Exception as error:
+            return f"start_capture raises {error!r}"
+        finally:
+            with suppress(Exception):
+                self._ask_plainly("stop_capture", hooks, **arguments)
+        return None
+
     def test_each_instance_has_its_own_options(self, tmp_path: Path) -> None:
         """An instance reads its own options, whichever instance was made last."""
         read: set[str] = set()
@@ -154,6 +219,7 @@ class HookChecks(Case):
                 )
 
     def _expect_quiet_hooks(self, tmp_path: Path) -> None:
+        _surroundings.be_unusual(0)
         self._expect_a_quiet_constructor()
         for hook in self._hooks_in_process():
             if hook in ("start_capture", "stop_capture", "open_range"):
@@ -248,9 +314,10 @@ class HookChecks(Case):
             surroundings.setenv("CUDA_VISIBLE_DEVICES", "")
             surroundings.setenv("RANK", "3")
             surroundings.setattr(os, "getpid", lambda: 999_999_999)
-            other_plan = self._plans(self._hooks(), tool)
+            with _surroundings.another_hour():
+                other_plan = self._plans(self._hooks(), tool)
         if other_plan != first:
-            _differs(first, other_plan, "in another process, directory and environment")
+            _differs(first, other_plan, "in another process, directory, environment and hour")
 
     def test_plans_of_two_workers_differ(self) -> None:
         """Two ranks, two groups and two starts write into different files."""
@@ -351,7 +418,8 @@ class HookChecks(Case):
                     )
             if "" in words:
                 fail("the command has an empty word", "leave the option out instead")
-        command = Command(("/kit/python3", "-X", "dev"), ("worker.py", "--", "", "an argument"))
+        arguments = ("worker.py", "--", "", "an argument", os.fsdecode(b"caf\xe9"))  # not UTF-8
+        command = Command(("/kit/python3", "-X", "dev"), arguments)
         words = self._ask("render_command", worker=worker, command=command, tool=tool) or []
         python, *flags = command.interpreter
         own_words = [word for word in words if word in command.interpreter]
@@ -362,7 +430,7 @@ class HookChecks(Case):
                 f"of the interpreter {command.interpreter} the command has {words}",
                 "put *command.interpreter in front of *command.arguments",
             )
-        if tuple(words[-4:]) != command.arguments:
+        if tuple(words[-len(arguments) :]) != command.arguments:
             fail(
                 f"of the arguments {command.arguments} the command has {words}",
                 "end it with *command.arguments",

@@ -14,6 +14,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -22,6 +23,8 @@ BEGAN = time.monotonic()
 THREADS, ROUNDS, TASKS = 4, 5, 10
 SLEEP = 0.03
 """Seconds of the range ``kit/sleep``."""
+PART = 0.01
+"""Seconds of the shortest part of ranges that overlap."""
 MEETS = 20.0
 """Seconds that a worker waits for another one, which may have failed."""
 SETTLES, SLEEPS = 0.5, 1.5
@@ -29,6 +32,10 @@ SETTLES, SLEEPS = 0.5, 1.5
 NAMES = ("kit/日本 ünï 🙂", "kit/" + "long" * 100, "kit/{a} %s $HOME \\ \"q\" 'q'")
 """Names of ranges that few tools have thought of."""
 SAID, COMPLAINED = "kit: a result", "kit: a complaint"
+STEPS = (1, 3)
+"""The steps that are captured."""
+TIMES: dict[str, list[list[int]]] = {}
+"""How long some ranges took by this program's own clock, see `Timed`, by their names."""
 
 
 def tell(path: str) -> None:
@@ -85,7 +92,16 @@ def opened() -> dict[str, object]:
     threads = [
         thread.name for thread in threading.enumerate() if not thread.name.startswith("gpuprof")
     ]
-    return {"files": files, "threads": len(threads)}
+    children = 0
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/children") as file:
+            children += len(file.read().split())
+    return {
+        "file": files,
+        "thread": len(threads),
+        "child process": children,
+        "file in the temporary directory": len(os.listdir(tempfile.gettempdir())),
+    }
 
 
 def inheritable() -> list[str]:
@@ -139,6 +155,68 @@ def work(step: int) -> None:
             pass
     with gpuprof.annotate(f"kit/inner-{step}"):  # the same name at another place
         pass
+    if step in STEPS:
+        overlap(step)
+
+
+class Timed:
+    """A range that notes in `TIMES` how long it took at least and at most.
+
+    These are nanoseconds; and when it was entered and left, in nanoseconds since the epoch.
+    """
+
+    def __init__(self, name: str, crosses_tasks: bool = False) -> None:
+        import gpuprof
+
+        self.name = name
+        self.range = gpuprof.annotate(name, crosses_tasks=crosses_tasks)
+
+    def __enter__(self) -> None:
+        self.epoch = time.time_ns()
+        self.before = time.perf_counter_ns()
+        self.range.__enter__()
+        self.entered = time.perf_counter_ns()
+
+    def __exit__(self, *error: object) -> None:
+        least = time.perf_counter_ns() - self.entered
+        self.range.__exit__(None, None, None)
+        most = time.perf_counter_ns() - self.before
+        TIMES.setdefault(self.name, []).append([least, most, self.epoch, time.time_ns()])
+
+
+def overlap(step: int) -> None:
+    """Open ranges that differ in their times only: those of one name, and those that overlap."""
+    early, later = (Timed(f"kit/{name}-{step}", True) for name in ("early", "later"))
+    early.__enter__()
+    time.sleep(3 * PART)
+    later.__enter__()
+    time.sleep(PART)
+    early.__exit__()
+    time.sleep(PART)
+    later.__exit__()
+    with Timed(f"kit/again-{step}"):
+        time.sleep(3 * PART)
+        with Timed(f"kit/again-{step}"):
+            time.sleep(PART)
+    twins = []
+    for _ in range(2):
+        entered, leave = threading.Event(), threading.Event()
+        thread = threading.Thread(target=be_a_twin, args=(step, entered, leave))
+        thread.start()
+        entered.wait()
+        twins.append((thread, leave))
+        time.sleep((3 if len(twins) == 1 else 1) * PART)
+    for thread, leave in twins:
+        leave.set()
+        thread.join()
+        time.sleep(PART)
+
+
+def be_a_twin(step: int, entered: threading.Event, leave: threading.Event) -> None:
+    """Open a range beside one of the same name in another thread."""
+    with Timed(f"kit/twin-{step}"):
+        entered.set()
+        leave.wait()
 
 
 def recorded(directory: str) -> list[str]:
@@ -191,11 +269,12 @@ async def work_in_tasks(step: int) -> None:
 def expected_labels(step: int) -> dict[str, int]:
     """How often each range is opened in a step."""
     kinds = {"outer": 1, "inner": 4, "sleep": 1, "deep": 1, "raises": 1}
-    kinds["thread"] = THREADS * ROUNDS
+    kinds |= {"thread": THREADS * ROUNDS, "early": 1, "later": 1, "again": 2, "twin": 2}
     own_names = {f"{name}-{step}": 1 for name in NAMES}
-    return {
-        f"kit/{kind}-{step}": count for kind, count in (kinds | {"task": TASKS}).items()
-    } | own_names
+    everywhere = {"kit": 3}  # in each window, as a job's names are
+    return {f"kit/{kind}-{step}": count for kind, count in (kinds | {"task": TASKS}).items()} | (
+        own_names | everywhere
+    )
 
 
 def scopes() -> None:
@@ -245,23 +324,24 @@ def busy(rounds: int) -> None:
 
 
 def idle(path: str) -> None:
-    """Sleep in a window, and write what this process and its tool spend on it.
+    """Sleep in a window and after it, and write what this process and its tool spend on it.
 
-    Written are two numbers, in seconds: of processors, and of a clock.
+    Written are, for each, two numbers in seconds: of processors, and of a clock.
     """
     import gpuprof
 
     be_patient()
     # as in Ray's workers, and inherited by what the worker starts
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    with gpuprof.step(1):
-        time.sleep(SETTLES)  # the tool may be busy with its start
-        spent, began = _spent(), time.monotonic()
-        time.sleep(SLEEPS)
-        with open(path, "w") as file:
-            json.dump([_spent() - spent, time.monotonic() - began], file)
-    with gpuprof.step(2):
-        pass
+    spent = {}
+    for step, when in ((1, "in a window"), (2, "while no window was open")):
+        with gpuprof.step(step):
+            time.sleep(SETTLES)  # the tool may be busy with its start, or with the window's end
+            before, began = _spent(), time.monotonic()
+            time.sleep(SLEEPS)
+            spent[when] = [_spent() - before, time.monotonic() - began]
+    with open(path, "w") as file:
+        json.dump(spent, file)
 
 
 def _spent() -> float:
@@ -318,6 +398,7 @@ def main(path: str, works: str, *arguments: str) -> None:
         be_patient()
         children = inheritable()
         inherited: set[str] = set()
+        beside: set[str] = set()
         around: dict[str, object] = {"at start": children}
         for step in range(5):
             if works == "work" and step in (2, 4):  # after each of the windows
@@ -331,6 +412,7 @@ def main(path: str, works: str, *arguments: str) -> None:
                 work(step)
                 meet(f"after-{step}")
                 inherited |= {*inheritable()} - {*children}
+                beside |= {*os.listdir()}
                 if step == 1:
                     subprocess.run(["/bin/true"], check=True)  # a tool may leave a file of each
                 if works == "killed" and step == 3:
@@ -342,7 +424,8 @@ def main(path: str, works: str, *arguments: str) -> None:
             for scope in reversed(late):
                 scope.__exit__(None, None, None)
         with open(f"{path}.around", "w") as file:
-            json.dump({**around, "inherited": sorted(inherited)}, file)
+            result = {"inherited": sorted(inherited), "beside": sorted(beside), "times": TIMES}
+            json.dump({**around, **result}, file)
         while works == "linger" and not os.path.exists(arguments[0]):
             time.sleep(0.01)
 

@@ -31,6 +31,16 @@ class QuietChecks(Case):
         self._need("start_capture", "stop_capture")
         self._in_a_fresh_process("_expect_undone", tmp_path)
 
+    def test_many_windows_leave_nothing(self, tmp_path: Path) -> None:
+        """The process does not grow with its windows."""
+        self._need("start_capture", "stop_capture")
+        self._in_a_fresh_process("_expect_no_growth", tmp_path)
+
+    def test_a_window_may_end_in_another_hour(self, tmp_path: Path) -> None:
+        """Names of files do not depend on the hour, nor on the time zone."""
+        self._need("start_capture", "stop_capture")
+        self._in_a_fresh_process("_expect_another_hour", tmp_path)
+
     def _in_a_fresh_process(self, check: str, directory: Path) -> None:
         message = _alone.run(self, check, directory)
         if message:

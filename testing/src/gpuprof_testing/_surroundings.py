@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import builtins
 import ctypes
+import datetime
 import decimal
 import faulthandler
 import gc
@@ -200,7 +201,19 @@ def state() -> State:
         "fault handler": faulthandler.is_enabled(),
         "tracing of allocations": tracemalloc.is_tracing(),
         "event loop policy": f"{type(_policy()).__name__} at {id(_policy()):#x}",
-        "child subreaper": _is_subreaper(),
+        "current event loop": id(_event_loop()),
+        "hooks of asynchronous generators": sys.get_asyncgen_hooks(),
+        "child subreaper": _of_process(_GET_CHILD_SUBREAPER),
+        "signal when the parent ends": _of_process(_GET_PDEATHSIG),
+        "name": _read("comm"),
+        "adjustment for the end of memory": _read("oom_score_adj"),
+        "scheduling": os.sched_getscheduler(0),
+        "stack size of new threads": _stack_size(),
+        "waking file of signals": _wakeup(),
+        "blocking of standard streams": [_blocks(number) for number in (0, 1, 2)],
+        "flags of dlopen": sys.getdlopenflags(),
+        "numpy's handling of errors": _of_numpy("geterr"),
+        "numpy's print options": _of_numpy("get_printoptions"),
         "start method of multiprocessing": _start_method(),
         "modules": {name: id(module) for name, module in sys.modules.items()},
         "functions at exit": atexit._ncallbacks(),
@@ -208,7 +221,7 @@ def state() -> State:
 
 
 _NEW = hasattr(threading, "getprofile")
-_GET_CHILD_SUBREAPER = 37  # linux/prctl.h
+_GET_PDEATHSIG, _GET_CHILD_SUBREAPER = 2, 37  # linux/prctl.h
 
 
 def _hooks() -> list[Any]:
@@ -289,11 +302,14 @@ def _functions() -> dict[str, Any]:
         for module, attributes in names.items()
         for name in attributes
     }
-    return functions | {
-        "Thread.start": threading.Thread.start,
-        "Thread.run": threading.Thread.run,
-        "Popen.__init__": subprocess.Popen.__init__,
-    }
+    return (
+        functions
+        | {
+            "Thread.start": threading.Thread.start,
+            "Thread.run": threading.Thread.run,
+        }
+        | {f"Popen.{name}": function for name, function in vars(subprocess.Popen).items()}
+    )
 
 
 def be_unusual(number: int) -> None:
@@ -304,17 +320,139 @@ def be_unusual(number: int) -> None:
     """
     random.seed(number)
     numpy.random.seed(number)
-    threading.setprofile(_profile_of_job)
+    numpy.seterr(under="warn")
+    threading.setprofile(_hook_of_job)
+    threading.settrace(_hook_of_job)
+    threading.stack_size(1 << (20 + number % 3))
+    sys.setrecursionlimit(2000 + number)
+    sys.setswitchinterval(0.006)
+    gc.set_threshold(701 + number, 11, 11)
+    socket.setdefaulttimeout(1000.0 + number)
+    warnings.simplefilter("ignore", ResourceWarning)
+    os.umask(0o027)
+    be_unusual_here(number)
+    be_elsewhere(f"KIT-5:{45 + number}")
+    if not _of_job:
+        _of_job.extend(os.pipe())
+        os.set_blocking(_of_job[1], False)
+    signal.set_wakeup_fd(_of_job[1])
 
 
-def _profile_of_job(*_: object) -> None:
+def be_unusual_here(number: int) -> None:
+    """Give this thread values of its own, among them an event loop that waits to run on."""
+    decimal.getcontext().prec = 30 + number
+    if threading.get_ident() not in _loops:
+        _loops[threading.get_ident()] = asyncio.new_event_loop()
+    asyncio.set_event_loop(_loops[threading.get_ident()])
+
+
+_of_job: list[int] = []
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+
+
+def be_elsewhere(zone: str) -> None:
+    """Move this process to another time zone, as the TZ of POSIX has them."""
+    os.environ["TZ"] = zone
+    time.tzset()
+
+
+@contextmanager
+def another_hour() -> Iterator[None]:
+    """While this lasts, it is another hour of another day, here and elsewhere.
+
+    By the functions that plans and names are made with. Who has imported one of them by its name
+    is in another time zone, at least.
+    """
+    zone = os.environ.get("TZ")
+    functions = {name: getattr(time, name) for name in ("time", "time_ns")}
+    of_moments = {name: getattr(time, name) for name in ("localtime", "gmtime", "ctime")}
+
+    def at(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda moment=None: function(time.time() if moment is None else moment)
+
+    def strftime(form: str, moment: Any = None) -> str:
+        return original_strftime(form, time.localtime() if moment is None else moment)
+
+    class Later(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> Any:
+            return super().now(tz) + _LATER
+
+        @classmethod
+        def utcnow(cls) -> Any:
+            return cls.now(datetime.timezone.utc).replace(tzinfo=None)
+
+        @classmethod
+        def today(cls) -> Any:
+            return cls.now()
+
+    original_strftime, original_datetime = time.strftime, datetime.datetime
+    seconds = _LATER.total_seconds()
+    be_elsewhere("KIT-9:30")
+    try:
+        time.time = lambda: functions["time"]() + seconds
+        time.time_ns = lambda: functions["time_ns"]() + int(seconds * 1e9)
+        for name, function in of_moments.items():
+            setattr(time, name, at(function))
+        time.strftime = strftime
+        datetime.datetime = Later  # type: ignore[misc]  # as tests of dates do
+        yield
+    finally:
+        for name, function in {**functions, **of_moments}.items():
+            setattr(time, name, function)
+        time.strftime, datetime.datetime = original_strftime, original_datetime  # type: ignore[misc]
+        if zone is None:
+            del os.environ["TZ"]
+            time.tzset()
+        else:
+            be_elsewhere(zone)
+
+
+_LATER = datetime.timedelta(days=40, hours=5, minutes=7)
+
+
+def _hook_of_job(*_: object) -> None:
     """The function that the job has set to see its later threads."""
 
 
-def _is_subreaper() -> bool:
+def _of_process(number: int) -> int:
     answer = ctypes.c_int()
-    ctypes.CDLL(None).prctl(_GET_CHILD_SUBREAPER, ctypes.byref(answer))
-    return bool(answer.value)
+    ctypes.CDLL(None).prctl(number, ctypes.byref(answer))
+    return answer.value
+
+
+def _read(name: str) -> str:
+    return Path("/proc/self", name).read_text().strip()
+
+
+def _stack_size() -> int:
+    size = threading.stack_size()  # which sets it to 0
+    threading.stack_size(size)
+    return size
+
+
+def _wakeup() -> int:
+    with suppress(ValueError):  # but in the main thread nobody can look
+        number = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(number)
+        return number
+    return -1
+
+
+def _blocks(number: int) -> bool:
+    with suppress(OSError):
+        return os.get_blocking(number)
+    return True
+
+
+def _event_loop() -> object:
+    # get_event_loop would make one
+    return getattr(getattr(_policy(), "_local", None), "_loop", None)
+
+
+def _of_numpy(name: str) -> str:
+    module = sys.modules.get("numpy")
+    return str(getattr(module, name)()) if module is not None else ""
 
 
 def _numpy_random() -> Any:

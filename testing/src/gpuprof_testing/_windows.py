@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import os
 import re
+import resource
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +26,7 @@ from gpuprof.backend.types import Window, Worker
 from gpuprof.errors import ConfigError
 
 from gpuprof_testing import _surroundings
-from gpuprof_testing._case import LIFETIME, WINDOWS, Captured, Case, fail
+from gpuprof_testing._case import LIFETIME, OF_THE_TOOL, WINDOWS, Captured, Case, fail
 from gpuprof_testing._hooks import SOFT, expect_nothing_else
 from gpuprof_testing._purity import acts_of
 from gpuprof_testing._surroundings import Called
@@ -34,6 +38,11 @@ The page "Write a backend" has the same.
 """
 _SPARE = 400.0
 """Seconds beyond a limit after which a hook hangs: on a busy machine it may import for minutes."""
+MANY, RANGES = 12, 100
+"""Windows in which growth is looked for, three times, and the ranges in each."""
+GROWTH = {"objects": RANGES // 2, "KiB of memory": 64}
+"""What a window may leave. The page "Write a backend" has the same."""
+_NOTHING: nullcontext[None] = nullcontext()
 _SETTLES = 0.3
 """Seconds in which something that was left running shows."""
 
@@ -150,6 +159,8 @@ class WindowChecks(Case):
             arguments = {"worker": self._worker(tmp_path), "window": window}
             with_tool = {**arguments, "tool": self._tool_of_worker()}
             _surroundings.be_unusual(number)
+            if contract.starts_in_thread(self.backend):  # that thread is the job's
+                _surroundings.watch(partial(_surroundings.be_unusual_here, number), _SPARE)
             first = _surroundings.state()
             mine = sys.getprofile(), sys.gettrace()
             start = _surroundings.watch(
@@ -186,6 +197,70 @@ class WindowChecks(Case):
         expect_in_time("start_capture", starts, START_LIMIT)
         expect_in_time("stop_capture", stops, limit)
 
+    def _expect_no_growth(self, directory: Path) -> None:
+        """Fail if each of many windows leaves something: twice, as a library grows once or so."""
+        hooks = self._hooks()
+        tool = self._tool_of_worker()
+        sizes = [_size()]
+        for number in range(1, 3 * MANY + 1):
+            window = Window(number, number, number + 1)
+            arguments = {"worker": self._worker(directory), "window": window}
+            hooks.hook.start_capture(**arguments, tool=tool)
+            for _ in range(RANGES):
+                opener = partial(hooks.hook.open_range, **arguments, crosses_tasks=False)
+                with (opener(name="kit") if self._implements("open_range") else None) or _NOTHING:
+                    pass
+            hooks.hook.stop_capture(**arguments, tool=tool)
+            if number % MANY == 0:
+                sizes.append(_size())
+        for what, limit in GROWTH.items():
+            second, third = (
+                (later[what] - earlier[what]) / MANY
+                for earlier, later in itertools.pairwise(sizes[1:])
+            )
+            if min(second, third) > limit:
+                fail(
+                    f"each window with {RANGES} ranges leaves {min(second, third):.0f} {what}; the "
+                    f"limit is {limit}",
+                    "drop in stop_capture what the window has made: keep no list of windows, "
+                    "files or ranges",
+                )
+
+    def _expect_another_hour(self, directory: Path) -> None:
+        """Fail if a window that ends in another hour than it began in is lost, or has its name."""
+        if not self._alone(directory):
+            return
+        hooks = self._hooks()
+        worker = self._worker(directory)
+        arguments = {"worker": worker, "window": WINDOWS[0]}
+        self._ask("start_capture", hooks, **arguments)
+        try:
+            with _surroundings.another_hour():
+                paths = [
+                    file
+                    for files in self._ask("stop_capture", hooks, **arguments)
+                    for file in files
+                ]
+        except Exception as error:
+            fail(
+                f"stop_capture in another hour than start_capture raised {error!r}",
+                "keep the path of the intermediate file from start_capture",
+            )
+        if not paths:
+            fail(
+                "a window that ends in another hour than it began in leaves no file",
+                "keep the path of the intermediate file from start_capture",
+            )
+        self._expect_named(worker, WINDOWS[0], paths)
+        (directory / "usual").mkdir()
+        names = [os.path.basename(path).replace("Kit-0", "Kit-2") for path in paths]
+        usual = [os.path.basename(path) for path in self._alone(directory / "usual")]
+        if {*names} != {*usual}:
+            fail(
+                f"in another hour a window is in {names[0]}, and otherwise in {usual[0]}",
+                "name files by worker.final_stem(window) and an extension",
+            )
+
     def _expect_quiet_range(self, hooks: Hooks, arguments: dict[str, Any]) -> None:
         """A range changes nothing in the process, and prints nothing."""
         if not self._implements("open_range"):
@@ -212,8 +287,15 @@ class WindowChecks(Case):
                 worker = self._worker(tmp_path, rank=rank, incarnation=incarnation)
                 arguments = {"worker": worker, "window": window}
                 acts: list[str] = []
+                log = Path(worker.log_file)
+                log.write_text(OF_THE_TOOL)
                 acts_of(partial(self._ask, "start_capture", hooks, **arguments), acts)
                 answers, _ = acts_of(partial(self._ask, "stop_capture", hooks, **arguments), acts)
+                if not log.exists() or not log.read_text().startswith(OF_THE_TOOL):
+                    fail(
+                        f"a window changes or removes {log.name}, which has what the tool said",
+                        "append to worker.log_file, or leave it alone",
+                    )
                 paths = [file for files in answers for file in files]
                 self._expect_unshared(worker, acts, writers)
                 self._expect_named(worker, window, paths)
@@ -244,14 +326,24 @@ class WindowChecks(Case):
             acts: what the hooks did, as `acts_of` returns it.
             writers: for each file, who has written or moved it.
         """
+        shared = [Path(tempfile.gettempdir(), name) for name in self._tool().shared_temporary]
         for act in acts:
             match = re.fullmatch(r"(?:open|os\.rename) (.*?)(?: for writing)?", act)
-            if match is None or Path(match[1]).parent != Path(worker.directory):
-                continue
-            if writers.setdefault(match[1], worker.file_stem) != worker.file_stem:
+            path = Path(os.path.abspath(match[1])) if match is not None else Path("/")
+            if path.parent == Path.cwd() != Path(worker.directory):
                 fail(
-                    f"{writers[match[1]]} and {worker.file_stem} both write {match[1]}",
-                    "begin the names of intermediate files with worker.file_stem and a dot",
+                    f"a window writes {path.name} into the working directory, which two runs may "
+                    "have in common",
+                    "write below worker.directory",
+                )
+            places = Path(worker.directory), Path(tempfile.gettempdir())
+            if path.parent not in places or path in shared:
+                continue
+            if writers.setdefault(str(path), worker.file_stem) != worker.file_stem:
+                fail(
+                    f"{writers[str(path)]} and {worker.file_stem} both write {path}",
+                    "begin the names of intermediate files with worker.file_stem and a dot, in "
+                    "worker.directory",
                 )
 
     def _expect_named(self, worker: Worker, window: Window, paths: list[str]) -> None:
@@ -460,6 +552,14 @@ class WindowChecks(Case):
                     f"a window of one step leaves a file, and window {window.label} none",
                     "record from start_capture to stop_capture, whatever the window",
                 )
+
+
+def _size() -> dict[str, int]:
+    """How large this process is, in the units of `GROWTH`."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    kib = pages * resource.getpagesize() // 1024
+    return {"objects": sys.getallocatedblocks(), "KiB of memory": kib}
 
 
 def _expect_no_raise(hook: str, effects: Called) -> None:

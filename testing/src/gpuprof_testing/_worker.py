@@ -48,15 +48,17 @@ from gpuprof.backend.types import Collected, RangeTimes, RecordedTrack, Tool, Wi
 from gpuprof.errors import ConfigError, ToolError
 
 from gpuprof_testing import _program, _surroundings
-from gpuprof_testing._case import WINDOWS, Case, fail
+from gpuprof_testing._case import OF_THE_TOOL, WINDOWS, Case, fail
 from gpuprof_testing._hooks import SOFT, TAKEN, expect_nothing_else
 
 FLAGS = ("-X", "dev", "-O")
-AWKWARD = 'it\'s a "$HOME" \N{SNOWMAN} 100%'
+AWKWARD = 'it\'s a "$HOME" \N{SNOWMAN} 100% %s {} {kit}'
 BEHIND_THE_SHIM = (sys.executable, "-S", "-E", PROGRAM)
 DEADLINE = 180.0
 _BEFORE, _AFTER = int(1800e9), int(60e9)
 """Nanoseconds that a span may start before and after its file is written: not a time zone's."""
+_COARSE, _OFF = int(2e6), int(5e8)
+"""Nanoseconds by which a duration, and a moment, may differ from what the worker has measured."""
 START_UP, BEFORE = 15.0, 2.0
 """Seconds that a tool may add to a program: in all, and before the program begins.
 
@@ -79,6 +81,7 @@ _OF_THE_CALLER = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "LC_ALL", "PYTE
 OWN = (".json", ".log", ".ledger")
 """How names of gpuprof's own files in a run's directory end."""
 OWN_OF_START = tuple(f".start-{start}{end}" for start in (1, 2) for end in OWN)
+_STARTS = ("Kit-0.start-1", "Kit-1.start-1", "Kit-0.start-2")
 GROUPS = ("session", "process group")
 SENTINELS = {
     "KIT_EMPTY": "",
@@ -86,6 +89,7 @@ SENTINELS = {
     "LD_LIBRARY_PATH": "/kit/lib",
     "KIT_TEXT": "a  b\nc $HOME \N{SNOWMAN}",
     "KIT_EQUALS": "a=b",
+    "TZ": "KIT-5:45",  # east of UTC, and by no whole hour
 }
 IGNORED = (
     signal.SIGHUP,
@@ -139,6 +143,7 @@ class Story:
         record: what the node has.
         decoys: files of others, by path, with their content; or where a link leads to.
         changed: the decoys that were changed by settling.
+        lost_logs: the workers' logs that were removed or emptied by settling.
         settled: the files after settling.
         again: the files after settling a second time.
         second: what the second collection returned.
@@ -149,6 +154,7 @@ class Story:
     rows: dict[str, list[ReceiptRow]]
     record: NodeRecord
     changed: list[str]
+    lost_logs: list[str]
     settled: dict[str, str]
     again: dict[str, str]
     second: list[str]
@@ -235,6 +241,7 @@ class WorkerChecks(Case):
         """The worker keeps its interpreter, flags and arguments, and is the main program."""
         arguments = ["a b", " a ", "'", '"', "\\", "$HOME", "%p", "{node}", "*", "\N{SNOWMAN}"]
         arguments += ["--help", "--verbose", "--", "-", "--", ""]
+        arguments += [os.fsdecode(b"caf\xe9")]  # not UTF-8, as file names may be
         ran = self._run(tmp_path, "see", arguments)
         usual_state = self._without(tmp_path, "see", arguments)
         state = _seen(ran)
@@ -391,13 +398,14 @@ class WorkerChecks(Case):
         rows = [row for row in rows_by_worker["Kit-0"] if row.window == WINDOWS[0].label]
         if rows or self._implements("expected_files"):
             case._expect_rows(rows, "a worker of a section without options", ran.output)
-        spent, seconds = json.loads(wrote.read_text())
-        if spent > IDLE * seconds:
-            fail(
-                f"in {seconds:.1f} s in which the worker slept, it and the tool used a processor "
-                f"for {spent:.1f} s",
-                "let the tool wait between two looks at the worker, and choose defaults that do",
-            )
+        for when, (spent, seconds) in json.loads(wrote.read_text()).items():
+            if spent > IDLE * seconds:
+                fail(
+                    f"in {seconds:.1f} s in which the worker slept {when}, it and the tool used a "
+                    f"processor for {spent:.1f} s",
+                    "let the tool wait between two looks at the worker, and choose defaults that "
+                    "do",
+                )
 
     def test_the_exit_code_passes(self, tmp_path: Path) -> None:
         """The worker's parent gets the worker's exit code, and never takes a crash for success."""
@@ -683,22 +691,23 @@ class WorkerChecks(Case):
             )
 
     def test_windows_leave_nothing_in_the_worker(self, shared: Path) -> None:
-        """A second window leaves no more files and threads open than the first one did."""
+        """A second window leaves no more files, threads or processes than the first one did."""
         for ran in self._story(shared).ran:
-            first, second = (ran.around.get(step) for step in ("2", "4"))
+            first, second = (dict(ran.around.get(step, ())) for step in ("2", "4"))
             if not first or not second:
                 continue
-            for what, count in second["files"].items():
-                if count > first["files"].get(what, 0):
+            for what, count in second.pop("file").items():
+                if count > first["file"].get(what, 0):
                     fail(
                         f"after the second window the worker has one more open {what}",
                         "close in stop_capture what start_capture has opened",
                     )
-            if second["threads"] > first["threads"]:
-                fail(
-                    "after the second window the worker has one more thread",
-                    "end in stop_capture what start_capture has started",
-                )
+            for what, count in second.items():
+                if count > first[what]:
+                    fail(
+                        f"after the second window the worker has one more {what}",
+                        "end or remove in stop_capture what start_capture has started or made",
+                    )
 
     def test_programs_inherit_nothing_of_the_tool(self, shared: Path) -> None:
         """A program that the job starts gets no open file of the tool's."""
@@ -796,6 +805,11 @@ class WorkerChecks(Case):
             fail(
                 f"collecting files changed {changes[0]}, which is not this worker's",
                 "take only files whose names begin with this worker's file_stem and a dot",
+            )
+        if logs := self._story(shared).lost_logs:
+            fail(
+                f"collecting files removes what the tool said, which was in {logs[0]}",
+                "leave worker.log_file alone, or append to it",
             )
 
     def test_files_are_collected_once(self, shared: Path) -> None:
@@ -895,6 +909,7 @@ class WorkerChecks(Case):
                 )
             step = int(row.window.rpartition("-")[2])
             _expect_times(ranges, step, str(row.file))
+            _expect_measured(ranges, self._measured(shared), str(row.file))
             self._expect_no_cache(hook, hooks, row, shared)
         self._expect_quiet_reading(hook, hooks, shared)
         files = [row.file for rows in self._story(shared).rows.values() for row in rows]
@@ -907,6 +922,11 @@ class WorkerChecks(Case):
                     f"{hook} returns something else in several threads",
                     "share nothing between calls without a lock",
                 )
+
+    def _measured(self, directory: Path) -> list[dict[str, list[list[int]]]]:
+        """What the starts of Kit-0 have measured of their ranges, each by name."""
+        story = self._story(directory).ran
+        return [ran.around.get("times", {}) for ran in story if ran.planned.worker.rank == 0]
 
     def _expect_quiet_reading(self, hook: str, hooks: Hooks, directory: Path) -> None:
         """Fail if reading a report leaves something beside it, or changes the process."""
@@ -951,6 +971,7 @@ class WorkerChecks(Case):
             file = str(row.file)
             tracks = self._ask("read_spans", hooks, path=file) or []
             _expect_spans(tracks, int(row.window.rpartition("-")[2]), file)
+            _expect_clock(tracks, self._measured(shared), file)
             if not self._implements("read_ranges"):
                 continue
             counts = Counter(
@@ -1026,7 +1047,9 @@ class WorkerChecks(Case):
         node = _node_directory(killed.planner)
         leftovers = [path.name for path in _recorded(node)] if node else []
         leftovers = [name for name in leftovers if name.startswith(f"{killed.worker.file_stem}.")]
-        if leftovers and not killed.problems and self._implements("collect_files"):
+        # of a worker that no command and no variable of the backend started, nobody collects them
+        collects = ran.planned.wrapped and self._implements("collect_files")
+        if leftovers and not killed.problems and collects:
             fail(
                 f"of a killed worker {leftovers[0]} keeps its intermediate name, and "
                 "nothing says so",
@@ -1228,7 +1251,18 @@ class WorkerChecks(Case):
             "keep the path unchanged; escape the characters that the tool would expand",
         )
         strangers = [path.name for path in [*tmp_path.iterdir(), *(tmp_path / name).iterdir()]]
-        strange = sorted({*strangers} - {name, "out", "worker.py", "seen.json", "seen.json.around"})
+        own = {name, "out", "worker.py", "seen.json", "seen.json.around"}
+        in_window = [
+            path
+            for path in ran.around.get("beside", ())
+            if path not in own and not path.endswith((".stdout", ".stderr"))
+        ]
+        if in_window:
+            fail(
+                f"in a window {in_window[0]!r} is in the worker's working directory",
+                "write below worker.directory: two runs may have one working directory",
+            )
+        strange = sorted({*strangers} - own)
         if strange:
             fail(
                 f"{strange[0]!r} was written beside the output directory",
@@ -1266,18 +1300,34 @@ class WorkerChecks(Case):
 
     def _tell_with_umask(self, directory: Path) -> Story:
         planner, _ = self._planner(directory)
-        first = self._run(directory, "work", [], launcher=_prepare_unusually, environment=SENTINELS)
+        own = [{"TMPDIR": str(directory / f"temporary-{number}")} for number in range(3)]
+        for variables in own:
+            os.makedirs(variables["TMPDIR"])
+        unusual = {**SENTINELS, **own[0]}
+        first = self._run(directory, "work", [], launcher=_prepare_unusually, environment=unusual)
         # a link, a file of another rank, and one of another start, named as this tool names its own
         outside = directory / "outside"
         outside.write_text("outside")
-        environment = {"KIT_MEET": f"{directory}/met"}
-        run = partial(self._run, directory, "work", [], environment=environment)
-        rest = _together({"other": partial(run, rank=1), "again": run})
+        met = {"KIT_MEET": f"{directory}/met"}
+        run = partial(self._run, directory, "work", [])
+        rest = _together(
+            {
+                "other": partial(run, rank=1, environment={**met, **own[1]}),
+                "again": partial(run, environment={**met, **own[2]}),
+            }
+        )
         node = _node_directory(planner)
         decoys, links = _plant(node, outside) if node is not None else ({}, [])
+        logs = [node / f"{name}.log" for name in _STARTS] if node is not None else []
+        for log in logs:
+            with log.open("a") as file:
+                file.write(OF_THE_TOOL)
         worker_plans = [first.planned, rest["other"].planned]
         record, rows = self._settled(planner, worker_plans)
         changes = [str(path) for path, content in decoys.items() if _content(path) != content]
+        lost_logs = [
+            log.name for log in logs if not log.exists() or OF_THE_TOOL not in log.read_text()
+        ]
         if not outside.is_file() or outside.read_bytes() != b"outside":
             changes.append(str(outside))
         for path in (*decoys, *links):
@@ -1290,6 +1340,7 @@ class WorkerChecks(Case):
             rows,
             record,
             changes,
+            lost_logs,
             listing,
             _listing(node),
             second,
@@ -1809,7 +1860,7 @@ def _expect_times(times: list[RangeTimes], step: int, file: str) -> None:
     _expect_nesting(times, step, file)
     outer = f"kit/outer-{step}"
     for ranges in times:
-        twice = ranges.name == f"kit/late-{step}"  # one inside the other
+        twice = ranges.name in (f"kit/late-{step}", f"kit/again-{step}")  # one inside the other
         if ranges.name in ranges.parents and not twice:
             fail(f"{file}: {ranges.name} is its own parent", "leave a range out of its parents")
         if ranges.name == f"kit/inner-{step}" and ranges.parents not in ((), (outer,)):
@@ -1860,6 +1911,55 @@ def _expect_spans(tracks: list[RecordedTrack], step: int, file: str) -> None:
             "track",
             "return a RecordedTrack for each thread",
         )
+
+
+def _expect_measured(
+    times: list[RangeTimes], starts: list[dict[str, list[list[int]]]], file: str
+) -> None:
+    """Fail unless durations are those that a start of the worker has measured itself."""
+    for name in {ranges.name for ranges in times}:
+        durations = sorted(_durations(times, name))
+        limits = [
+            sorted((least, most) for least, most, *_ in start[name])
+            for start in starts
+            if len(start.get(name, ())) == len(durations)
+        ]
+        fits = [
+            all(
+                least * 0.95 - _COARSE < duration < most * 1.05 + _COARSE
+                for duration, (least, most) in zip(durations, limit, strict=True)
+            )
+            for limit in limits
+        ]
+        if limits and not any(fits):
+            fail(
+                f"{file}: {name} takes {durations} ns; the worker has measured {limits[0]}",
+                "keep the start of a range in the object that open_range returns: ranges overlap, "
+                "and several have one name",
+            )
+
+
+def _expect_clock(
+    tracks: list[RecordedTrack], starts: list[dict[str, list[list[int]]]], file: str
+) -> None:
+    """Fail unless spans are when a start of the worker was in them, by the wall clock."""
+    for track in tracks:
+        for name, start, end in track.spans:
+            moments = [
+                (entered, left)
+                for times in starts
+                for _, _, entered, left in times.get(name, ())
+                if track.kind == "ranges"
+            ]
+            if moments and not any(
+                entered - _OFF < start <= end < left + _OFF for entered, left in moments
+            ):
+                fail(
+                    f"{file}: {name} is from {start} to {end}; the worker was in it from "
+                    f"{moments[0][0]} to {moments[0][1]}",
+                    "return nanoseconds since the epoch, by the node's wall clock: UTC, in any "
+                    "time zone",
+                )
 
 
 def _durations(times: list[RangeTimes], name: str) -> list[int]:
