@@ -229,6 +229,14 @@ def test_a_schedule_that_cannot_be(key: str, value: int, least: int) -> None:
         Schedule(every="round", **{key: value})
 
 
+def test_no_activity_at_all_is_refused() -> None:
+    """Otherwise torch would refuse it, in the first window."""
+    with pytest.raises(
+        ConfigError, match=r"^activities: \[\] is not valid; expected some, or null for all$"
+    ):
+        TorchProfilerOptions(activities=[])
+
+
 def test_without_torch_it_says_where_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is imported to find out."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

@@ -55,3 +55,7 @@ class TorchProfilerOptions:
     schedule: Schedule | None = option(
         "Parts of a window to record. null: all of it.", default=None
     )
+
+    def __attrs_post_init__(self) -> None:
+        if self.activities is not None and not self.activities:
+            raise ConfigError(["activities: [] is not valid; expected some, or null for all"])
