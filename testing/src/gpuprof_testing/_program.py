@@ -266,12 +266,12 @@ async def work_in_tasks(step: int) -> None:
     await asyncio.gather(*(one(number) for number in range(TASKS)))
 
 
-def expected_labels(step: int) -> dict[str, int]:
-    """How often each range is opened in a step."""
+def expected_labels(step: int, windows: int = 1) -> dict[str, int]:
+    """How often each range is opened in a step, and one of any step's in as many windows."""
     kinds = {"outer": 1, "inner": 4, "sleep": 1, "deep": 1, "raises": 1}
     kinds |= {"thread": THREADS * ROUNDS, "early": 1, "later": 1, "again": 2, "twin": 2}
     own_names = {f"{name}-{step}": 1 for name in NAMES}
-    everywhere = {"kit": 3}  # in each window, as a job's names are
+    everywhere = {"kit": 3 * windows}
     return {f"kit/{kind}-{step}": count for kind, count in (kinds | {"task": TASKS}).items()} | (
         own_names | everywhere
     )

@@ -608,7 +608,8 @@ class WorkerChecks(Case):
             if labels is None:
                 continue
             (window,) = (window for window in WINDOWS if window.label == row.window)
-            right_counts = _program.expected_labels(window.start or 0)
+            sharing = sum(other.file == row.file for other in rows)
+            right_counts = _program.expected_labels(window.start or 0, sharing)
             counts = {label: labels.get(label, 0) for label in right_counts}
             if counts != right_counts:
                 different = {
@@ -619,7 +620,6 @@ class WorkerChecks(Case):
                     f"{ {label: right_counts[label] for label in different} }",
                     "record each range once, under its name, in every thread and task",
                 )
-            shares = sum(other.file == row.file for other in rows) > 1
             strangers = [
                 label
                 for step in range(5)
@@ -627,7 +627,7 @@ class WorkerChecks(Case):
                 for label in (f"kit/outer-{step}", f"kit/inner-{step}")
                 if label in labels
             ]
-            if strangers and not shares:
+            if strangers and sharing == 1:
                 fail(
                     f"{row.file}, of {row.window}, has the range {strangers[0]} of another step",
                     "record from start_capture to stop_capture",
@@ -1077,7 +1077,7 @@ class WorkerChecks(Case):
                     f"{error!r}",
                     "name finished files only, and find others in check_report",
                 )
-            first = _program.expected_labels(1)
+            first = _program.expected_labels(1, sum(other.file == row.file for other in rows))
             if labels is None or row.window != "step-1":
                 continue
             if {label: labels.get(label, 0) for label in first} != first:
