@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 import re
 import subprocess
@@ -106,6 +107,8 @@ class HookChecks(Case):
                     if hook == "open_range" and result is not None:
                         with result:
                             pass
+                    if hook == "start_capture":
+                        gc.collect()  # what is recorded may read some, too
             except Exception as error:
                 raised = raised or f", as {hook} raised {type(error).__name__}: {error}"
         names = [field.name for field in attrs.fields(self.backend.Options)]
