@@ -463,10 +463,10 @@ MUTANTS = (
         "'journal.part' is in the worker's working directory",
     ),
     Mutant(
-        "the_worker_is_what_it_would_be",
+        "arguments_need_not_be_utf_8",
         "[tool.path, ",
         f"[tool.path, {_TO_UTF_8}, ",
-        "sys.argv is",
+        r"the worker's argument 'caf\udce9' is ",
     ),
     Mutant(
         "the_command_has_good_words",

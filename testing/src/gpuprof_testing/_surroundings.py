@@ -302,14 +302,12 @@ def _functions() -> dict[str, Any]:
         for module, attributes in names.items()
         for name in attributes
     }
-    return (
-        functions
-        | {
-            "Thread.start": threading.Thread.start,
-            "Thread.run": threading.Thread.run,
-        }
-        | {f"Popen.{name}": function for name, function in vars(subprocess.Popen).items()}
-    )
+    classes: tuple[type, ...] = (threading.Thread, subprocess.Popen, socket.socket)
+    return functions | {
+        f"{kind.__name__}.{name}": function
+        for kind in classes
+        for name, function in vars(kind).items()
+    }
 
 
 def be_unusual(number: int) -> None:
@@ -330,7 +328,10 @@ def be_unusual(number: int) -> None:
     socket.setdefaulttimeout(1000.0 + number)
     warnings.simplefilter("ignore", ResourceWarning)
     os.umask(0o027)
-    be_unusual_here(number)
+    decimal.getcontext().prec = 30 + number
+    if not _loops:
+        _loops.append(asyncio.new_event_loop())
+    asyncio.set_event_loop(_loops[0])
     be_elsewhere(f"KIT-5:{45 + number}")
     if not _of_job:
         _of_job.extend(os.pipe())
@@ -338,16 +339,8 @@ def be_unusual(number: int) -> None:
     signal.set_wakeup_fd(_of_job[1])
 
 
-def be_unusual_here(number: int) -> None:
-    """Give this thread values of its own, among them an event loop that waits to run on."""
-    decimal.getcontext().prec = 30 + number
-    if threading.get_ident() not in _loops:
-        _loops[threading.get_ident()] = asyncio.new_event_loop()
-    asyncio.set_event_loop(_loops[threading.get_ident()])
-
-
 _of_job: list[int] = []
-_loops: dict[int, asyncio.AbstractEventLoop] = {}
+_loops: list[asyncio.AbstractEventLoop] = []
 
 
 def be_elsewhere(zone: str) -> None:

@@ -241,7 +241,6 @@ class WorkerChecks(Case):
         """The worker keeps its interpreter, flags and arguments, and is the main program."""
         arguments = ["a b", " a ", "'", '"', "\\", "$HOME", "%p", "{node}", "*", "\N{SNOWMAN}"]
         arguments += ["--help", "--verbose", "--", "-", "--", ""]
-        arguments += [os.fsdecode(b"caf\xe9")]  # not UTF-8, as file names may be
         ran = self._run(tmp_path, "see", arguments)
         usual_state = self._without(tmp_path, "see", arguments)
         state = _seen(ran)
@@ -260,6 +259,17 @@ class WorkerChecks(Case):
                     "render [*prefix, *command.interpreter, *command.arguments] and change none of "
                     "the words",
                 )
+
+    def test_arguments_need_not_be_utf_8(self, tmp_path: Path) -> None:
+        """An argument of other bytes than UTF-8's, as file names may have, reaches the worker."""
+        argument = os.fsdecode(b"caf\xe9")
+        ran = self._run(tmp_path, "see", [argument])
+        if ran.seen is None or ran.seen["argv"][-1] != argument:
+            fail(
+                f"the worker's argument {argument!r} is "
+                f"{ran.seen['argv'][-1] if ran.seen else 'lost: it did not run'!r}; {ran.output}",
+                "pass arguments on as bytes: os.fsencode and os.fsdecode keep them",
+            )
 
     def test_the_process_is_as_the_launcher_made_it(self, shared: Path) -> None:
         """The worker keeps umask, signals, limits, directory, streams and niceness.
