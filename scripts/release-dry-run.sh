@@ -38,6 +38,8 @@ wheel() { # DIRECTORY PACKAGE
     echo "$1/$2"-[0-9]*.whl
 }
 
+own=$("$bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+demo=''
 for minor in 10 11 12 13 14; do
     python=python3.$minor
     "$python" -c '' 2>/dev/null || python=$(pyenv prefix "3.$minor" 2>/dev/null || true)/bin/python
@@ -62,7 +64,8 @@ for minor in 10 11 12 13 14; do
         "$venv/bin/python" -c 'import gpuprof_timing, sys; sys.exit(not gpuprof_timing.compiled)' || echo "scopes are not compiled"
     ) >"$place/log" 2>&1 || { cat "$place/log"; exit 1; }
     tail -n 1 "$place/log"
-    demo=$venv # the newest of them
+    # torch can be had for the Python that has it already
+    if [ -z "$demo" ] || [ "3.$minor" = "$own" ]; then demo=$venv; fi
 done
 say "what was built"
 ls -l "$dist" | awk 'NR > 1 { print $5, $9 }'
