@@ -103,13 +103,15 @@ def parts(
 
         scope = gpuprof.timer
     torch.set_num_threads(1)
+    # with a card, a recorded process reads NVML, too
+    device = "cuda" if torch.cuda.is_available() else "cpu"
 
     call, threads_of_actors, switch = actors() if on_ray else (lambda _: None, list, bool)
 
     def training(layers: int) -> Callable[[], None]:
-        model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(layers)))
+        model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(layers))).to(device)
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-        batch = torch.ones(4, 16)
+        batch = torch.ones(4, 16, device=device)
 
         def train() -> None:
             optimizer.zero_grad()
@@ -118,8 +120,8 @@ def parts(
 
         return train
 
-    modules = [torch.nn.Linear(16, 16) for _ in range(50)]
-    batch = torch.ones(4, 16)
+    modules = [torch.nn.Linear(16, 16).to(device) for _ in range(50)]
+    batch = torch.ones(4, 16, device=device)
     items: queue.Queue[int] = queue.Queue()
     train = training(2)
 
