@@ -383,6 +383,14 @@ def test_a_pipe_beside_the_reports(install: Install, tmp_path: Path) -> None:
     check(kit(install, source), "a_worker_that_is_killed", tmp_path)
 
 
+def test_a_pipe_to_a_tool_is_no_file(install: Install, tmp_path: Path) -> None:
+    """Python opens it by its number, which is no name in the working directory."""
+    start = "        self.lines = [self.options.title]"
+    tool = "        subprocess.run(['cat'], input=b'go', stdout=subprocess.DEVNULL)"
+    source = SOURCE.replace(start, f"{start}\n{tool}")
+    check(kit(install, source), "each_window_leaves_a_file_of_its_own", tmp_path)
+
+
 def test_quick_checks_come_first() -> None:
     """With `pytest -x` an author first sees the missing mark, not its consequences."""
     file = Path(__file__).parent / "test_conformance_of_none.py"

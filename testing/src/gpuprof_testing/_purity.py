@@ -49,7 +49,8 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "open":
         path, mode, flags = arguments
         writes = flags & _WRITES if mode is None else any(letter in str(mode) for letter in "wxa+")
-        if writes and "__pycache__" not in str(path):
+        # what is open already has a number, such as a pipe to a tool
+        if writes and not isinstance(path, int) and "__pycache__" not in str(path):
             acts.append(f"open {path} for writing")
     elif event == "subprocess.Popen":
         words = arguments[1] if isinstance(arguments[1], (list, tuple)) else [arguments[1]]
