@@ -391,6 +391,16 @@ def test_a_pipe_to_a_tool_is_no_file(install: Install, tmp_path: Path) -> None:
     check(kit(install, source), "each_window_leaves_a_file_of_its_own", tmp_path)
 
 
+def test_a_tool_that_is_left_running_is_seen_at_once(install: Install, tmp_path: Path) -> None:
+    """It has the output of the process that started it, and nobody waits for its end."""
+    start = "        self.lines = [self.options.title]"
+    tool = "        subprocess.Popen(['sleep', '1000'])"
+    case = kit(install, SOURCE.replace(start, f"{start}\n{tool}"))
+    name = "a_window_leaves_its_surroundings_alone"
+    with limited(120):
+        expect_failure(case, name, tmp_path, "child processes")
+
+
 def test_quick_checks_come_first() -> None:
     """With `pytest -x` an author first sees the missing mark, not its consequences."""
     file = Path(__file__).parent / "test_conformance_of_none.py"

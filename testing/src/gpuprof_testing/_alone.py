@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,24 +46,37 @@ def run(case: Any, check: str, directory: Path) -> str:
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "TMPDIR": str(temporary),
     }
-    with open(__file__) as stdin:
-        process = subprocess.run(
+    # into a file: a tool that runs on would keep a pipe open, and this would wait for it
+    with open(__file__) as stdin, tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
             [sys.executable, "-c", f"from {__name__} import main; main()", json.dumps(order)],
             env=environment,
             stdin=stdin,
-            capture_output=True,
-            text=True,
-            timeout=_DEADLINE,
+            stdout=output,
+            stderr=output,
             preexec_fn=_with_default_signals,
-            check=False,
+            start_new_session=True,
         )
+        try:
+            process.wait(_DEADLINE)
+        except subprocess.TimeoutExpired:
+            return (
+                f"the process that called the hooks has not ended within {_DEADLINE:g} s\n"
+                "To fix it: give a timeout to every wait of the backend and of its tool"
+            )
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        printed = output.read()
     answer_file = Path(order["said"])
     message: str = json.loads(answer_file.read_text()) if answer_file.exists() else ""
     # what failed is the cause of how the process ended: something may still be recorded
     if not message and (process.returncode or not answer_file.exists()):
         return (
             f"the process that called the hooks ended with {process.returncode}: "
-            f"{(process.stdout + process.stderr).strip()[-1000:]}\n"
+            f"{printed.strip()[-1000:]}\n"
             "To fix it: a hook must never end the process"
         )
     answer_file.unlink()
