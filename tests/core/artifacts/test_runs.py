@@ -96,6 +96,19 @@ def test_no_runs_are_said_to_be_none(tmp_path: Path) -> None:
     assert f"no runs in {tmp_path / 'x'}\n" == run("runs", "--output-dir", tmp_path / "x").stdout
 
 
+def test_a_link_to_a_run_is_no_run(tmp_path: Path) -> None:
+    """It may lead to somebody else's directory."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a").symlink_to(make_run(tmp_path / "others", "a"))
+    assert [] == runs.runs(str(tmp_path / "mine"))
+
+
+def test_a_directory_with_another_runs_file_is_no_run(tmp_path: Path) -> None:
+    """Nor is it removed, such as a directory that somebody has renamed."""
+    make_run(tmp_path, "a").rename(tmp_path / "mine")
+    assert [] == runs.runs(str(tmp_path))
+
+
 IT_RUNS, FINISHED = "running", "finished, no receipt; run gpuprof collect RUN"
 UNKNOWN = "no receipt: still running, or its driver died; run gpuprof collect RUN"
 ALIVE: dict[str, Any] = {}
@@ -190,6 +203,15 @@ def test_a_run_whose_driver_lives_on_has_ended_with_its_manifest(tmp_path: Path)
     assert known.goes_on() is True
     ended = manifest("a", Receipt((), None).to_dict(), workers=[])
     assert attrs.evolve(known, manifest=ended).goes_on() is False
+
+
+def test_a_collected_run_whose_ranks_are_far_has_ended(tmp_path: Path) -> None:
+    """Nobody here can see their processes, and its manifest is the last file to be written."""
+    directory = make_run(tmp_path, "a", states=["complete"])
+    alive.record_rank(str(directory), "A", 0, 1)
+    change(directory / ".ranks" / "A-0.process", **FAR)
+    (entry,) = runs.runs(str(tmp_path))
+    assert entry.goes_on is False
 
 
 def test_no_secret_is_left_in_the_directory(tmp_path: Path) -> None:

@@ -151,3 +151,11 @@ def test_a_step_does_not_undo_what_the_driver_opens_meanwhile(
     monkeypatch.setattr("gpuprof._session.windows.new_entry", interrupted)
     record.ask(PLANNED[0])
     assert "opening" == record.state(1)
+
+
+def test_a_refused_window_is_not_an_error() -> None:
+    """Its entry has the reason."""
+    windows = Windows(PLANNED)
+    windows.refuse(PLANNED[0], "too late")
+    entry = windows.entry(1)
+    assert (None, "too late") == (windows.problem(1), entry and entry["error"])
