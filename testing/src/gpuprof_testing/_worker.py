@@ -2006,5 +2006,6 @@ def _bytes_read() -> int:
 def _beside(row: ReceiptRow) -> str:
     """The other files in a missing file's directory, as the tool may have used another name."""
     beside = Path(row.file).parent.glob("*") if row.file else ()
-    names = sorted(path.name for path in beside if path.is_file() and path.suffix not in _OWN)
+    files = [path for path in beside if path.is_file() and path.suffix not in _OWN]
+    names = sorted(path.name for path in files if not path.name.endswith(OWN_OF_START))
     return f"its directory has {', '.join(names) or 'no other file'}"
