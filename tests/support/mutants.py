@@ -301,7 +301,7 @@ MUTANTS = (
             (
                 'final = move(raw, worker.final_stem(window), ".txt")',
                 'final = move(raw, worker.final_stem(window), f".{time.gmtime().tm_hour}.txt")',
-                "but planned in",
+                "in another hour a window is in Kit-2.step-1.",
             ),
             (
                 "        RUNNING.remove(self)\n",

@@ -251,7 +251,6 @@ class WindowChecks(Case):
                 "a window that ends in another hour than it began in leaves no file",
                 "keep the path of the intermediate file from start_capture",
             )
-        self._expect_named(worker, WINDOWS[0], paths)
         (directory / "usual").mkdir()
         names = [os.path.basename(path).replace("Kit-0", "Kit-2") for path in paths]
         usual = [os.path.basename(path) for path in self._alone(directory / "usual")]
