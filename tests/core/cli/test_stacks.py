@@ -20,6 +20,7 @@ from gpuprof._artifacts.dumps import _by_signal, _last_frames
 from gpuprof._artifacts.stacks import read
 from gpuprof._cli import main
 from gpuprof._session import stall
+from support.json_output import faults
 from support.launched import GPUPROF, started
 from support.waiting import wait_until
 
@@ -76,6 +77,7 @@ def stacks(run: Path, *more: str) -> dict[str, Any]:
     done = CliRunner().invoke(main, ["stacks", str(run), "--again", "0.5", "--json", *more])
     assert not done.exception, done.output
     answer: dict[str, Any] = json.loads(done.stdout)
+    assert [] == faults("stacks", answer)
     return answer
 
 

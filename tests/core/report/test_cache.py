@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from gpuprof._cli import main
 from gpuprof._report import cache
 from support import plugins
+from support.json_output import faults
 from support.run_files import run_file
 
 READER = """
@@ -63,7 +64,9 @@ def run(tmp_path: Path, install: Callable[..., str]) -> Path:
 def ranges(run: Path, *words: str) -> list[dict[str, Any]]:
     done = CliRunner().invoke(main, ["report", "--nvtx", "--json", str(run), *words])
     assert 0 == done.exit_code, done.output
-    found: list[dict[str, Any]] = json.loads(done.stdout)["windows"]
+    content = json.loads(done.stdout)
+    assert [] == faults("report-nvtx", content)
+    found: list[dict[str, Any]] = content["windows"]
     return found
 
 

@@ -9,6 +9,7 @@ import codecs
 import importlib
 import io
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -88,11 +89,25 @@ class LazyGroup(click.Group):
             sys.exit(2)
 
 
+def _print_skill(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo((Path(__file__).parents[1] / "SKILL.md").read_text("utf-8"), nl=False)
+        context.exit()
+
+
 @click.command(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="`gpuprof COMMAND --help` ends with an example.",
 )
 @click.version_option(package_name=NAME)
+@click.option(
+    "--skill",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_skill,
+    help="Print SKILL.md: for agents, how to find out why a job is slow.",
+)
 def main() -> None:
     """Profile the right workers and steps of a distributed job, and see where the time goes."""

@@ -22,6 +22,7 @@ _STATES = {
 }
 
 
+JSON_VERSION = 1
 _ABSENT = {
     "stopped": "is stopped, by SIGSTOP or a debugger",
     "dead": "has ended before the run",
@@ -265,9 +266,10 @@ def as_json(
     """The same output as JSON; see `text`."""
     return json.dumps(
         {
+            "version": JSON_VERSION,
             "time": time.time(),
             "waits": list(who_waits),
-            "not asked": list(unasked),
+            "not_asked": list(unasked),
             "processes": [_entry(process) for process in (later or now)],
             "stacks": [_merged(kind) for kind in classes(doings(now, later))],
         },
