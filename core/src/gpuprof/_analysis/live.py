@@ -10,7 +10,7 @@ import numpy as np
 from gpuprof._analysis import reading
 from gpuprof._analysis.run import Process, Run
 from gpuprof._artifacts import ledger as ledger_files
-from gpuprof._session.ledger import CLOCK_INTERVAL
+from gpuprof._session.ledger import CLOCK_INTERVAL, LAST_SECONDS
 from gpuprof.errors import OutputError
 
 STEPS = 30
@@ -76,6 +76,18 @@ class Live:
         for position in run.usual[:-count]:
             run.steps[position] = attrs.evolve(run.steps[position], warm_up=True)
         return run
+
+
+def written(run: Run) -> list[int]:
+    """The positions of the steps that count and that no process still has to write.
+
+    Processes write once a second, at different moments. Until the last one has written a step, it
+    seems to have worked less than the others.
+    """
+    lasts = [process.ledger.last + process.ledger.offset for process in run.processes]
+    # one that does nothing writes nothing
+    until = max(min(lasts), max(lasts) - int(LAST_SECONDS * 1e9))
+    return [position for position in run.usual if run.steps[position].end <= until]
 
 
 @attrs.frozen

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from gpuprof._analysis import stragglers
+from gpuprof._analysis.live import written
 from gpuprof._analysis.run import Run
 from gpuprof._analysis.stragglers import ALL, Straggler
 
@@ -73,7 +74,7 @@ def suspect(run: Run, since: int = 0, known: Collection[str] = ()) -> Suspect | 
         since: a time of the run in nanoseconds; steps that began earlier do not count.
         known: names of ranks that are known to be slow.
     """
-    positions = [position for position in run.usual if run.steps[position].start >= since]
+    positions = [position for position in written(run) if run.steps[position].start >= since]
     while len(positions) >= stragglers.LEAST_STEPS:
         steps = [run.steps[position] for position in positions]
         if steps[-1].end - steps[0].start < _LASTING:

@@ -1,43 +1,15 @@
-"""Ranks that became slow while a run went on: starts the search, and reads what it has left."""
+"""Ranks that became slow while a run went on, as its companion has left them."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
 from gpuprof._artifacts.formats import SLOW_VERSION, SlowRank, read
-from gpuprof._log import log
-from gpuprof._session import stall
 from gpuprof._shim.files import write_json
 from gpuprof.errors import OutputError
-
-
-def watch(run_directory: str, most: int) -> None:
-    """Look for slow ranks from another process, for as long as this process runs.
-
-    The other process takes no time from this one's interpreter, and cannot break the job. It is a
-    child of nobody here, since the job may wait for all of its children.
-
-    Args:
-        most: ranks to capture.
-    """
-    command = [sys.executable, "-m", "gpuprof._report.slow_ranks"]
-    command += [run_directory, str(most), str(os.getpid())]
-    try:
-        subprocess.run(
-            ["/bin/sh", "-c", '"$@" &', "sh", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            env=stall.own_environment(),
-            start_new_session=True,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        log().warning("capture_slow: nobody looks for slow ranks: %s", error)
 
 
 def found(run_directory: str) -> list[SlowRank]:

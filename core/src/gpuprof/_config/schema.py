@@ -216,6 +216,10 @@ class Config:
         "0: none.",
         default=0,
     )
+    ray_metrics: bool = option(
+        "Send metrics of each step to Ray, which exports them for Prometheus.",
+        default=False,
+    )
     show_env: bool = option(
         "Write and print the values of env and finish_command, masked by default. Variables with "
         "KEY, TOKEN, SECRET, PASS or CREDENTIAL in their names stay masked.",

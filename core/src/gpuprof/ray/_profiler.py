@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import attrs
 from gpuprof_timing import Timing
 
-from gpuprof._artifacts import close, early_ends, manifest, runs, slow_ranks
+from gpuprof._artifacts import close, companion, early_ends, manifest, runs
 from gpuprof._artifacts.collect import Collection
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, read_node
@@ -63,6 +63,7 @@ from gpuprof.ray._ending import (
 )
 from gpuprof.ray._exits import ended_by_job
 from gpuprof.ray._interrupts import Interrupts
+from gpuprof.ray._metrics import PREFIX, RayGauges, Sink, StepMetrics
 from gpuprof.ray._mistakes import MistakeLog, UnregisteredActors
 from gpuprof.ray._nodes import Nodes
 from gpuprof.ray._parts import Part, together
@@ -192,6 +193,9 @@ class Profiler:
         self._problems: list[str] = []
         self._steps = Steps(self._begin_step, self._end_step)
         self._step_times = StepTimes()
+        directory = None if self.directory is None else str(self.directory)
+        self._metrics = StepMetrics(directory, self.config.capture_slow)
+        self._sink: Sink | None = None
         self._totals = Totals()
         self._discrete = False
         self._off = False
@@ -230,7 +234,10 @@ class Profiler:
                 self.directory, "Runner.json", about, lambda: None, self.config.watchdog
             )
         if self.directory is not None and self.config.capture_slow:
-            slow_ranks.watch(self.directory, self.config.capture_slow)
+            companion.start(self.directory, self.config.capture_slow)
+        if self.directory is not None and self.config.ray_metrics:
+            self._metrics.begin()
+            self._sink = Sink("ray_metrics", RayGauges(self.run).send)
 
     def _placed(self, config: Config) -> Config:
         """The configuration, adapted to this process."""
@@ -498,11 +505,32 @@ class Profiler:
             GpuprofError: with `on_error: raise`, when a window cannot be opened or closed.
         """
         step = Step(self._steps, number)
-        if not attributes:
-            return step
-        if self._ledger is None or not isinstance(number, int):
-            return self._totals.step(step, attributes)
-        return self._totals.step(step, attributes, partial(self._ledger.attributes, number))
+        if (not attributes and self._sink is None) or not isinstance(number, int):
+            return self._totals.step(step, attributes) if attributes else step
+        return self._totals.step(step, attributes, partial(self._keep_attributes, number))
+
+    def _keep_attributes(self, number: int, attributes: Mapping[str, float]) -> None:
+        if self._ledger is not None and attributes:
+            self._ledger.attributes(number, attributes)
+        self._metrics.attributes(number, attributes)
+        if self._sink is not None:
+            self._sink.put(self._metrics.latest())
+
+    def step_metrics(self) -> dict[str, float | str]:
+        """What is known about the last step, for the job's own tracker.
+
+        The keys begin with ``gpuprof/``. The duration and rates are those of the last step. What
+        the ledgers tell comes a few seconds later, from the second call on: ``recorded_step`` is
+        the step that it is about. docs/while-it-runs.md describes all keys.
+
+        >>> with Profiler({"backend": "none"}) as profiler:
+        ...     with profiler.step(0, tokens=512):
+        ...         pass
+        ...     sorted(profiler.step_metrics())
+        ['gpuprof/step', 'gpuprof/step_seconds', 'gpuprof/tokens_per_second']
+        """
+        self._metrics.begin()
+        return {f"{PREFIX}{name}": value for name, value in self._metrics.latest().items()}
 
     def finalize(self, timeout: float = CLOSE_DEADLINE) -> Receipt:
         """End the run: close windows, collect trees and reports, print. A second call does nothing.
@@ -547,6 +575,10 @@ class Profiler:
                     self._windows.end()
         except Exception as error:
             fault = error  # with `on_error: raise`; raised after the rest is done
+        self._metrics.end()
+        dropped = "" if self._sink is None else self._sink.end()
+        if dropped:
+            self._problems.append(dropped)
         runner = self._runner_tree.end(self._totals.entry())
         for instrument in self._instruments:
             instrument.end_marking()
@@ -751,6 +783,8 @@ class Profiler:
                 self._switch_off(error)
 
     def _end_step(self, number: int, seconds: float | None) -> None:
+        if seconds is not None:
+            self._metrics.step(number, seconds)
         if self._ledger is not None:
             self._ledger.end_step(number)
         windows = self._windows

@@ -1,4 +1,4 @@
-"""Slow ranks of a running job are captured, each once, and noted for the receipt."""
+"""Slow ranks of a running job are captured, each once, and its last step has metrics."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from gpuprof._artifacts import runs, slow_ranks
+from gpuprof._artifacts import companion, runs, slow_ranks
 from gpuprof._config.load import load
-from gpuprof._report.slow_ranks import Search
+from gpuprof._report.companion import Companion
 from gpuprof._session import orders
 from support.simulated_run import SimulatedLedger
 from support.waiting import wait_until
@@ -28,9 +28,11 @@ def run(tmp_path: Path) -> str:
     for rank in range(4):
         ledger = SimulatedLedger(f"Trainer-{rank}")
         for step in range(40):
-            begin = step * 200 * MS
-            ledger.span("forward", begin, begin + (180 if rank == 2 else 100) * MS)
-            ledger.step(step, begin, begin + 200 * MS)
+            begin, end = step * 200 * MS, step * 200 * MS + 190 * MS
+            works = begin + (180 if rank == 2 else 100) * MS
+            ledger.span("forward", begin, works)
+            ledger.span("barrier", works, end, waits_for="barrier")
+            ledger.step(step, begin, end)
         ledger.write(directory, ended=False)
     return str(directory)
 
@@ -38,7 +40,7 @@ def run(tmp_path: Path) -> str:
 def test_a_slow_rank_and_a_healthy_one_are_captured(run: str) -> None:
     """By an order, as `gpuprof capture` gives it."""
     armed = orders.Orders(orders.make(run))
-    Search(run, most=2).look()
+    Companion(run, most=2).look()
     (order,) = armed.poll()
     chosen = [rank for rank in range(4) if order.selects("Trainer", rank)]
     assert (1, 2, True) == (order.next, len(chosen), 2 in chosen)
@@ -47,7 +49,7 @@ def test_a_slow_rank_and_a_healthy_one_are_captured(run: str) -> None:
 def test_the_receipt_says_why(run: str) -> None:
     """To those that were captured."""
     orders.make(run)
-    Search(run, most=2).look()
+    Companion(run, most=2).look()
     (slow_rank,) = slow_ranks.found(run)
     says = f"{SAYS}: a step of Trainer-2 and {slow_rank['peer']} is captured"
     assert [says] == slow_ranks.sentences(run, [slow_rank["peer"]])
@@ -55,31 +57,46 @@ def test_the_receipt_says_why(run: str) -> None:
 
 def test_others_are_not_told(run: str) -> None:
     """Each rank under `gpuprof run` prints a receipt of its own."""
-    Search(run, most=2).look()
+    Companion(run, most=2).look()
     assert [] == slow_ranks.sentences(run, ["Environment-0"])
 
 
 def test_where_nothing_can_be_captured_the_rank_is_still_named(run: str) -> None:
     """As with the backend none."""
-    Search(run, most=2).look()
+    Companion(run, most=2).look()
     (sentence,) = slow_ranks.sentences(run, ["Trainer-2"])
     assert f"{SAYS}: gpuprof explain shows which lines it runs there" == sentence
 
 
-@pytest.mark.parametrize(("most", "goes_on"), [(1, False), (2, True)])
-def test_a_rank_is_captured_once(run: str, most: int, goes_on: bool) -> None:
-    """And the search ends once all captures are used up."""
-    search = Search(run, most)
-    search.look()
-    assert (goes_on, 1) == (search.look(), len(slow_ranks.found(run)))
+def test_no_more_ranks_are_captured_than_wanted(run: str) -> None:
+    """Here none, although one is slow."""
+    Companion(run, most=0).look()
+    assert [] == slow_ranks.found(run)
 
 
-def test_the_search_ends_with_the_job(tmp_path: Path) -> None:
+def test_the_last_step_has_metrics_if_somebody_wants_them(run: str) -> None:
+    """Who bounds it, who waits, and which rank is slow."""
+    companion.want_metrics(run)
+    Companion(run, most=0).look()
+    metrics = companion.metrics(run)
+    assert {"recorded_step": 39, "bound_by": "Trainer-2", "slowest_rank": "Trainer-2"} == {
+        name: metrics[name] for name in ("recorded_step", "bound_by", "slowest_rank")
+    }
+    assert pytest.approx(1.8) == metrics["slowest_ratio"]
+
+
+def test_nobody_computes_metrics_that_nobody_wants(run: str) -> None:
+    """No file appears."""
+    Companion(run, most=0).look()
+    assert {} == companion.metrics(run)
+
+
+def test_the_companion_ends_with_the_job(tmp_path: Path) -> None:
     """Also if the job is killed."""
     program = (
         "import sys, time\n"
-        "from gpuprof._artifacts import slow_ranks\n"
-        "slow_ranks.watch(sys.argv[1], 1)\n"
+        "from gpuprof._artifacts import companion\n"
+        "companion.start(sys.argv[1], 1)\n"
         "print('started', flush=True)\n"
         "time.sleep(600)\n"
     )
@@ -89,9 +106,9 @@ def test_the_search_ends_with_the_job(tmp_path: Path) -> None:
         assert job.stdout is not None
         job.stdout.readline()
         searching = f"{tmp_path} 1 {job.pid}"
-        wait_until(lambda: processes(searching), "started: the search")
+        wait_until(lambda: processes(searching), "started: the companion")
         os.kill(job.pid, signal.SIGKILL)
-        wait_until(lambda: not processes(searching), "ended: the search")
+        wait_until(lambda: not processes(searching), "ended: the companion")
 
 
 def processes(words: str) -> list[Path]:

@@ -1,7 +1,7 @@
-"""Captures the ranks of a running job that become slow: the process behind the key `capture_slow`.
+"""The companion of a run: captures ranks that become slow, and writes metrics of the last step.
 
-``python -m gpuprof._report.slow_ranks DIRECTORY MOST PID`` runs beside the job until the process
-PID ends. It reads the ledgers in the run's directory, and gives orders as `gpuprof capture` does.
+``python -m gpuprof._report.companion DIRECTORY MOST PID`` runs beside the job until the process PID
+ends. It reads the ledgers in the run's directory, and gives orders as `gpuprof capture` does.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import threading
 import time
 from pathlib import Path
 
+from gpuprof._analysis.last_step import of_last_step
 from gpuprof._analysis.live import Live
 from gpuprof._analysis.trigger import SECONDS, STEPS, Suspect, suspect
-from gpuprof._artifacts import slow_ranks
+from gpuprof._artifacts import companion, slow_ranks
 from gpuprof._log import log
 from gpuprof._report.words import duration, percentage
 from gpuprof._session import orders
@@ -35,25 +36,25 @@ _LARGEST_RATIO = 10
 
 
 def main(directory: str, most: int, pid: int) -> None:
-    """Look for slow ranks, and capture each of them once.
+    """Look at a job until it ends.
 
     Args:
         directory: the run directory.
-        most: ranks to capture.
+        most: slow ranks to capture.
         pid: the process with which to end.
     """
     threading.Thread(target=_end_with, args=(pid, process_start(pid)), daemon=True).start()
     os.nice(19)
-    with open(os.path.join(directory, ".slow"), "w") as lock:
+    with open(os.path.join(directory, ".companion"), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return  # another process of the job has started it before
         try:
-            Search(directory, most).run()
+            Companion(directory, most).run()
         except Exception as error:
             log().warning(
-                "capture_slow: nobody looks for slow ranks any more: %s: %s",
+                "nobody looks at the job any more: %s: %s",
                 type(error).__name__,
                 error,
             )
@@ -65,12 +66,12 @@ def _end_with(pid: int, start: str | None) -> None:
     os._exit(0)
 
 
-class Search:
-    """Looks for slow ranks.
+class Companion:
+    """Looks at a running job.
 
     Args:
         directory: the run directory.
-        most: ranks to capture.
+        most: slow ranks to capture.
     """
 
     def __init__(self, directory: str, most: int) -> None:
@@ -80,7 +81,7 @@ class Search:
         self._since = 0
 
     def run(self) -> None:
-        """Look until the run has ended, or all captures are used up."""
+        """Look until the run has ended."""
         while True:
             began = time.perf_counter()
             if not self.look():
@@ -90,14 +91,17 @@ class Search:
     def look(self) -> bool:
         """Look once, and return whether to look again."""
         known = [slow_rank["worker"] for slow_rank in slow_ranks.found(self._directory)]
-        if len(known) >= self._most:
-            return False
+        wants_metrics = companion.wants_metrics(self._directory)
+        if len(known) >= self._most and not wants_metrics:
+            return True  # until somebody does
         run = self._live.look()
         if run is None:
             return True
         if run.state == "ended":
             return False
-        slow = suspect(run, self._since, known)
+        if wants_metrics:
+            companion.write_metrics(self._directory, of_last_step(run))
+        slow = suspect(run, self._since, known) if len(known) < self._most else None
         if slow is not None:
             self._since = time.time_ns() + int(_COOLDOWN * 1e9)
             self._capture(slow)
