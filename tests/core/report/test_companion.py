@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from gpuprof._artifacts import companion, runs, slow_ranks
+from gpuprof._artifacts.receipt import Receipt
 from gpuprof._config.load import load
 from gpuprof._report.companion import Companion
 from gpuprof._session import orders
+from support.run_files import manifest
 from support.simulated_run import SimulatedLedger
 from support.waiting import wait_until
 
@@ -89,6 +92,14 @@ def test_nobody_computes_metrics_that_nobody_wants(run: str) -> None:
     """No file appears."""
     Companion(run, most=0).look()
     assert {} == companion.metrics(run)
+
+
+def test_the_companion_ends_with_the_run(run: str) -> None:
+    """The process that drove it may live on, and all ranks to capture may be captured."""
+    assert Companion(run, most=0).look()
+    about = manifest("run", Receipt((), run).to_dict(), workers=[])
+    (Path(run) / "manifest.json").write_text(json.dumps(about))
+    assert not Companion(run, most=0).look()
 
 
 def test_the_companion_ends_with_the_job(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from gpuprof._analysis.last_step import of_last_step
 from gpuprof._analysis.live import Live
 from gpuprof._analysis.trigger import SECONDS, STEPS, Suspect, suspect
-from gpuprof._artifacts import companion, slow_ranks
+from gpuprof._artifacts import companion, runs, slow_ranks
 from gpuprof._log import log
 from gpuprof._report.words import duration, percentage
 from gpuprof._session import orders
@@ -90,6 +90,9 @@ class Companion:
 
     def look(self) -> bool:
         """Look once, and return whether to look again."""
+        info = runs.about(self._directory)
+        if info is not None and info.finalized:  # the process may live longer than the run
+            return False
         known = [slow_rank["worker"] for slow_rank in slow_ranks.found(self._directory)]
         wants_metrics = companion.wants_metrics(self._directory)
         if len(known) >= self._most and not wants_metrics:
@@ -97,7 +100,7 @@ class Companion:
         run = self._live.look()
         if run is None:
             return True
-        if run.state == "ended":
+        if run.state in ("ended", "interrupted"):
             return False
         if wants_metrics:
             companion.write_metrics(self._directory, of_last_step(run))
