@@ -1,0 +1,179 @@
+"""How often `capture_slow` captures the right rank in time, and how often it accuses a healthy one.
+
+Real jobs have four actors on Ray. With a cause, one takes 1.6 times as long from step 30 on, behind
+nsys; the time is from the end of that step to the opening of the rank's window. Jobs without
+a cause have growing steps, evaluations, checkpoints and single pauses. The simulated ones are those
+of the truth suite without a cause, looked at after every third step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import attrs
+import gpuprof
+import numpy as np
+import ray
+from gpuprof._analysis import reading
+from gpuprof._analysis.run import Run
+from gpuprof._analysis.trigger import STEPS, suspect
+from gpuprof._artifacts import slow_ranks
+from gpuprof.ray import Profiler
+from tabulate import tabulate
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from truth.jobs import drawn
+
+_RANKS = 4
+_ONSET = 30
+_PATIENCE = 40.0
+"""Seconds from the onset after which a rank counts as missed."""
+_SECONDS = 10.0
+"""The goal."""
+_SEED = 36
+
+
+def _train(seconds: float) -> None:
+    """Take about so long, a tenth of it on the processor."""
+    with gpuprof.timer("forward"):
+        until = time.thread_time() + seconds / 10
+        while time.thread_time() < until:
+            pass
+        time.sleep(0.9 * seconds)
+
+
+class Rank:
+    """A worker."""
+
+    def train(self, seconds: float) -> None:
+        """Take a step."""
+        _train(seconds)
+
+
+def _run(directory: str, seed: int, steps: int, has_cause: bool) -> tuple[list[str], str, float]:
+    """Let a job run.
+
+    Returns:
+        The workers that were found to be slow, the worker that was, and how long it took until that
+        one was captured.
+    """
+    draw = random.Random(seed)
+    slow = draw.randrange(_RANKS)
+    config = {"worker_groups": ["Rank"], "output_dir": directory, "print_trees": "none"}
+    armed = {"backend": "nsight", "armed": True, "steps": [], "nsight": {"preset": "light"}}
+    config |= {"capture_slow": 1, **(armed if has_cause else {"backend": "none"})}
+    took = float("inf")
+    with Profiler(config) as profiler:
+        actor = ray.remote(Rank)
+        ranks = [
+            profiler.start(
+                lambda options: actor.options(**options).remote(),
+                group="Rank",
+                rank=rank,
+                num_cpus=0,
+            )
+            for rank in range(_RANKS)
+        ]
+        onset = float("inf")
+        number = 0
+        while number < steps or (has_cause and time.monotonic() < onset + _PATIENCE):
+            usual = 0.1
+            if not has_cause:  # what all ranks have
+                usual *= (1 + number / steps) * (4 if number % 10 == 9 else 1)
+                usual += 0.3 * (number % 25 == 24)
+            lengths = [usual * draw.lognormvariate(0, 0.05) for _ in ranks]
+            if not has_cause and draw.random() < 0.05:
+                lengths[draw.randrange(_RANKS)] += 0.5
+            if has_cause and number >= _ONSET:
+                lengths[slow] *= 1.6
+            with profiler.step(number):
+                ray.get(
+                    [rank.train.remote(length) for rank, length in zip(ranks, lengths, strict=True)]
+                )
+            if has_cause and number == _ONSET:
+                onset = time.monotonic()
+            number += 1
+            if profiler._windows is not None and profiler._windows.opened.get(f"Rank-{slow}"):
+                took = time.monotonic() - onset
+                break
+    assert profiler.directory is not None
+    found = [slow_rank["worker"] for slow_rank in slow_ranks.found(profiler.directory)]
+    return found, f"Rank-{slow}", took
+
+
+def _real(count: int, steps: int) -> list[list[object]]:
+    rows: list[list[object]] = []
+    with tempfile.TemporaryDirectory() as directory:
+        for has_cause in (True, False):
+            runs = [_run(directory, seed, steps, has_cause) for seed in range(count)]
+            if not has_cause:
+                fired = sum(bool(found) for found, *_ in runs)
+                rows.append(["real, no cause", count, "somebody captured", fired, 0, ""])
+                continue
+            right = [took for found, slow, took in runs if found == [slow]]
+            in_time = sum(took <= _SECONDS for took in right)
+            spread = f"{np.median(right):.1f}, {max(right):.1f}" if right else ""
+            goal = round(0.95 * count)
+            rows += [
+                ["real, slow rank", count, "right rank captured in time", in_time, goal, spread],
+                ["", count, "right rank captured", len(right), "", ""],
+                ["", count, "other rank captured",
+                 sum(bool(found) and found != [slow] for found, slow, _ in runs), 0, ""],
+            ]  # fmt: skip
+    return rows
+
+
+def _simulated(count: int, steps: int) -> list[list[object]]:
+    fired = 0
+    for number in range(count):
+        job = drawn(_SEED, number, without_cause=(2, 4, 8, 16)[number % 4])
+        job.machine.steps = steps
+        with tempfile.TemporaryDirectory() as directory:
+            job.write(Path(directory) / "run", scale=2)
+            whole = reading.read(Path(directory) / "run")
+        ends = range(8, len(whole.steps) + 1, 3)
+        fired += any(suspect(_until(whole, end)) is not None for end in ends)
+    return [["simulated, no cause", count, "somebody suspected", fired, 0, ""]]
+
+
+def _until(whole: Run, end: int) -> Run:
+    """A run up to some step, in which the last steps count."""
+    edges = {number: of_rank[:, :end] for number, of_rank in whole.edges.items()}
+    run = attrs.evolve(whole, steps=whole.steps[:end], edges=edges)
+    for position in run.usual[:-STEPS]:
+        run.steps[position] = attrs.evolve(run.steps[position], warm_up=True)
+    return run
+
+
+def main() -> int:
+    """Print the counts beside the goals."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--simulated", type=int, default=150)
+    parser.add_argument("--real", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=160)
+    given = parser.parse_args()
+    rows = _simulated(given.simulated, given.steps)
+    if given.real:
+        with tempfile.TemporaryDirectory() as directory:
+            ray.init(
+                "local",
+                num_cpus=_RANKS,
+                include_dashboard=False,
+                log_to_driver=False,
+                _temp_dir=directory,
+            )
+            rows += _real(given.real, given.steps)
+            ray.shutdown()
+    head = ["runs", "number", "what", "in so many", "goal", "median and most s"]
+    print(tabulate(rows, head))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
