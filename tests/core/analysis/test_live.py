@@ -15,6 +15,7 @@ from gpuprof._analysis.live import (
     phases,
     silent,
     slowest,
+    written,
 )
 from gpuprof._analysis.reading import read
 from gpuprof._analysis.run import Run
@@ -142,3 +143,14 @@ def test_a_process_that_records_nothing_is_silent(job: Growing) -> None:
         "Trainer-0",
         "Trainer-1",
     ]
+
+
+def test_a_step_that_a_rank_has_yet_to_write_does_not_count(job: Growing) -> None:
+    """In it the rank would seem to have done nothing."""
+    job.grow(12)
+    fast = job.ledgers[0]
+    fast.step(12, 12 * SECOND, 13 * SECOND)
+    fast.spans([(1, 1, 12 * SECOND, 12 * SECOND + 4 * SECOND // 10)])
+    job.write()
+    run = seen(Live(job.directory))
+    assert (12, 11) == (run.steps[run.usual[-1]].number, run.steps[written(run)[-1]].number)

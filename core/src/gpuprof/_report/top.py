@@ -13,7 +13,17 @@ import attrs
 
 from gpuprof import _tables
 from gpuprof._analysis.explain import Explainer, Explanation, GroupTimes, Path
-from gpuprof._analysis.live import STEPS, Doing, Live, Slowest, doing, phases, silent, slowest
+from gpuprof._analysis.live import (
+    STEPS,
+    Doing,
+    Live,
+    Slowest,
+    doing,
+    phases,
+    silent,
+    slowest,
+    written,
+)
 from gpuprof._analysis.run import Run
 from gpuprof._artifacts import runs
 from gpuprof._artifacts.dumps import unasked
@@ -33,6 +43,9 @@ _BARS = "▁▂▃▄▅▆▇█"
 _PHASES, _PARTS, _LINES = 3, 5, 6
 """How many phases of a group, parts of a path, and lines of a list are shown."""
 _LEAST_SHARE = 0.01
+_NO_STEP = (
+    "No step has ended so far. If the job has made some, `gpuprof explain` says how to mark them."
+)
 _BEHIND = 0.05
 """Share by which the slowest rank must exceed the others to be shown."""
 
@@ -124,6 +137,9 @@ def look(live: Live) -> Picture | None:
     directory = str(live.directory)
     about = runs.about(directory)
     records = runs.records(about) if about else []
+    if run.state == "running":  # a process that has yet to write a step seems idle in it
+        for position in set(run.usual) - set(written(run)):
+            run.steps[position] = attrs.evolve(run.steps[position], warm_up=True)
     answer, path, groups = None, None, []
     if run.usual:
         last = run.usual[-1]
@@ -242,7 +258,7 @@ def text(picture: Picture, width: int | None = None) -> str:
     answer = picture.answer
     parts = [
         _head(picture),
-        verdict(answer) if answer else _tables.labelled("", "No step has ended so far."),
+        verdict(answer) if answer else _tables.labelled("", _NO_STEP),
         _groups(picture, width),
         _path(picture, width),
         _now(picture),
