@@ -9,7 +9,7 @@ import pytest
 from gpuprof._analysis import reading
 from gpuprof._analysis.explain import Explanation
 from gpuprof._analysis.stacks import Line
-from gpuprof._report.explain import as_dict, explain, text
+from gpuprof._report.explain import as_dict, explain, helps, text
 from gpuprof._report.stacks import words
 from support.made_stacks import Frame, write_stacks
 from support.simulated_run import SimulatedLedger
@@ -202,8 +202,10 @@ def test_the_time_between_steps_has_a_line(tmp_path: Path) -> None:
     assert "100 % of (between steps): json.loads, data.py:88" == words(line)
 
 
-def test_the_users_part_of_what_a_library_does_has_the_line(tmp_path: Path) -> None:
-    """Of many things at once, such as an environment's step and the connectors around it."""
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Explanation:
+    """A worker without peers in a library's loop that does several things, one by the user."""
+    directory = tmp_path_factory.mktemp("alone") / "run"
     file = "/usr/lib/python3.11/site-packages/runner.py"
     sample: Frame = ("Runner.sample", "runner", file, 5)
     parts: list[list[Frame]] = [
@@ -220,10 +222,20 @@ def test_the_users_part_of_what_a_library_does_has_the_line(tmp_path: Path) -> N
         for at, part in enumerate([parts[0]] * 4 + [parts[1]] * 4 + [parts[2]] * 2):
             start = begin + at * 10 * MS
             samples.append(([sample, *part], 1, place, 1, start, start + 10 * MS))
-    write_stacks(ledger.write(tmp_path / "run"), samples)
-    (line,) = answer(tmp_path / "run").lines
+    write_stacks(ledger.write(directory), samples)
+    return answer(directory)
+
+
+def test_the_users_part_of_what_a_library_does_has_the_line(alone: Explanation) -> None:
+    """Of many things at once, such as an environment's step and the connectors around it."""
+    (line,) = alone.lines
     assert ("data.batch", 88) == (line.name, line.line)
     assert pytest.approx(0.4) == line.share
+
+
+def test_the_line_of_a_worker_without_peers_would_help(alone: Explanation) -> None:
+    """Nothing else can: it is slower than nobody."""
+    assert helps(alone).endswith("; data.batch at data.py:88 takes 40 % of a step")
 
 
 def test_too_few_samples_say_nothing(tmp_path: Path) -> None:

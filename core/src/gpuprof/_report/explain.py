@@ -61,6 +61,8 @@ _LEAST_HANDOVER = 0.1
 """Share of a step above which handing over results gets a sentence."""
 _LEAST_OF_LINE = 0.5
 """Share of the unexplained time above which one line of code is named as the one to look at."""
+_LEAST_LEAD = 0.2
+"""Share of a step above which a line of a worker without peers is named as what would help."""
 _LEAST_MORE = 0.2
 """Share of a step by which a process must wait longer for a processor than it usually does to get a
 sentence."""
@@ -212,7 +214,8 @@ def helps(answer: Explanation) -> str:
     causes = [finding for finding in answer.findings if finding.cause not in ("once", "leak")]
     for finding in causes:
         if finding.saves is not None and finding.saves >= _LEAST_SAVED:
-            return what_if(finding)
+            lead = _lead(answer, max(_LEAST_LEAD, 2 * finding.saves))
+            return what_if(finding) + (f"; {lead}" if lead else "")
     if not answer.confidence.enough:
         return remedy(answer) or _reason(answer)
     for finding in causes:
@@ -233,7 +236,27 @@ def helps(answer: Explanation) -> str:
             "work meanwhile"
         )
     share = percentage(_sum(largest))
-    return f"{nobody}; make {largest[0].scope} of {_who(largest)} faster: {share} of a step"
+    faster = f"{nobody}; make {largest[0].scope} of {_who(largest)} faster: {share} of a step"
+    lead = _lead(answer, _LEAST_LEAD)
+    return f"{faster}; {lead}" if lead else faster
+
+
+def _lead(answer: Explanation, least: float) -> str:
+    """The line that takes most of a step in a worker without peers; empty if it takes too little.
+
+    Such a worker can be compared with nobody, so causes about ranks cannot be about it.
+    """
+    alone = {group.group for group in answer.groups if group.workers == 1}
+    parts = [
+        (line.share * share.share * answer.seconds["in_steps"], line)
+        for line in answer.lines
+        for share in answer.shares
+        if (share.worker, share.scope) == (line.worker, line.scope) and share.group in alone
+    ]
+    part, line = max(parts, key=lambda pair: pair[0], default=(0.0, None))
+    if line is None or part < least:
+        return ""
+    return f"{line.name} at {stacks.where(line)} takes {percentage(part)} of a step"
 
 
 def remedy(answer: Explanation) -> str:
