@@ -238,6 +238,25 @@ def test_the_line_of_a_worker_without_peers_would_help(alone: Explanation) -> No
     assert helps(alone).endswith("; data.batch at data.py:88 takes 40 % of a step")
 
 
+def test_a_scope_around_the_loop_is_no_place_of_its_own(tmp_path: Path) -> None:
+    """As the driver's main loop; threads of a library that poll meanwhile are nobody's time."""
+    driver, samples = SimulatedLedger("Runner", "driver"), []
+    poll: Frame = ("Worker.print_logs", "ray", "/usr/lib/python3.11/site-packages/ray/w.py", 9)
+    driver.span("main_loop", -1, 40 * STEP * MS + 1)
+    loop = driver.place("main_loop")
+    for step in range(40):
+        begin = step * STEP * MS
+        driver.step(step, begin, begin + STEP * MS)
+        for start in range(begin, begin + STEP * MS, 20 * MS):
+            samples += [
+                ([MAIN, BATCH], 1, loop, 1, start, start + 20 * MS),
+                ([poll], 2, 0, 1, start, start + 20 * MS),
+            ]
+    write_stacks(driver.write(tmp_path / "run"), samples)
+    (line,) = answer(tmp_path / "run").lines
+    assert ("data.batch", 88, pytest.approx(1.0)) == (line.name, line.line, line.share)
+
+
 def test_too_few_samples_say_nothing(tmp_path: Path) -> None:
     """Of 20 steps, one in four is seen."""
     write(tmp_path / "run", slow=2, steps=20, sampled_ms=400)

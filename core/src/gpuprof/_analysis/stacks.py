@@ -24,7 +24,7 @@ from gpuprof._analysis import stragglers
 from gpuprof._analysis.causes import Finding
 from gpuprof._analysis.loop import BETWEEN_CALLS, BETWEEN_STEPS, NAMES, Loop
 from gpuprof._analysis.path import OUTSIDE
-from gpuprof._analysis.run import MAIN_TRACK, Process, Run
+from gpuprof._analysis.run import MAIN_TRACK, Process, Run, rows_of
 from gpuprof._analysis.stragglers import ALL
 from gpuprof._artifacts import stacks as artifacts
 from gpuprof._artifacts.stacks import Function
@@ -143,6 +143,7 @@ class Samples:
         self._ends = rows["end"] + process.ledger.offset
         self._places = process.places[rows["place"]]
         self._in_tasks()
+        self._around_steps()
         self._stacks = numbered(read)
         self._waits = np.array([_waits(stack) for stack in self._stacks])[rows["stack"]]
         self._idle = np.array([is_idle(stack) for stack in self._stacks])[rows["stack"]]
@@ -162,7 +163,7 @@ class Samples:
         """
         rows = self._read.samples
         inside = self._inside(times)
-        chosen = np.isin(self._places, places)
+        chosen = np.isin(self._places, [place for place in places if place != OUTSIDE])
         if OUTSIDE in places:
             outside = (self._places < 0) & np.isin(rows["track"], self._tracks)
             works = outside & ~self._waits
@@ -219,6 +220,16 @@ class Samples:
                 inside = (at >= 0) & (rows["end"][mine] <= level["end"][at])
                 places = self._process.places[level["place"][at[inside]]]
                 self._places[mine[inside]] = places
+
+    def _around_steps(self) -> None:
+        """Put samples outside whose scope is around whole steps, as the path does."""
+        begins, ends = self._run.step_edges(self._process)
+        begins, ends = np.sort(begins[ends > begins]), np.sort(ends[ends > begins])
+        place, start, end, busy, _ = rows_of(self._process)
+        first, last = np.searchsorted(begins, start, "right"), np.searchsorted(ends, end) - 1
+        for at in np.flatnonzero((busy >= end - start) & (first <= last)).tolist():
+            inside = (self._starts >= begins[first[at]]) & (self._ends <= ends[last[at]])
+            self._places[inside & (self._places == place[at])] = OUTSIDE
 
 
 class Code:
