@@ -9,7 +9,8 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from gpuprof_testing import BackendConformance, _windows, _worker
 from gpuprof_testing._limit import limited
 from support import journal
 from support.mutants import BROKEN_PARTS, MUTANTS, Mutant
+from support.waiting import wait_until
 
 SOURCE = Path(journal.__file__).read_text()
 CHECKS = sorted(name for name in dir(BackendConformance) if name.startswith("test_"))
@@ -366,8 +368,14 @@ def test_a_tool_that_never_ends_is_ended(
     expect_failure(case, "a_worker_that_is_killed", tmp_path, "has not ended within 2 s")
     monkeypatch.delattr(_worker, "DEADLINE")  # nothing is started any more
     expect_failure(case, "leftovers_are_collected", tmp_path, "has not ended within 2 s")
-    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
-    assert [] == [command for command in commands if bytes(tmp_path) in command]
+    wait_until(lambda: not any(bytes(tmp_path) in c for c in commands()), "all have ended")
+
+
+def commands() -> Iterator[bytes]:
+    """The command lines of all processes; one that ends meanwhile has none."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            yield path.read_bytes()
 
 
 def test_a_pipe_beside_the_reports(install: Install, tmp_path: Path) -> None:

@@ -1607,6 +1607,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process and all that it has started: a tool that hangs burns a core of the others'."""
     pids = [process.pid]
     for pid in pids:  # the list grows
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)  # it starts nothing more
         for children in Path(f"/proc/{pid}/task").glob("*/children"):
             with suppress(OSError):
                 pids += map(int, children.read_text().split())
