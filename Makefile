@@ -24,7 +24,7 @@ PYTHONS ?= python3.10 python3.12 python3.13
 # in the order of tests/conftest.py.
 PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-planted test-random test-pythons test-faults gpu test-frameworks test-jobs truth truth-diff truth-adversary truth-real fuzz check bench docs dist release-dry-run pictures clean
+.PHONY: help setup demo test test-pure test-nsys test-exhaustive test-random test-pythons test-faults gpu test-frameworks test-jobs truth truth-diff truth-adversary truth-real fuzz check bench docs dist release-dry-run pictures clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -59,9 +59,6 @@ test-random: $(READY) ## the suite in random order, what needs nsys aside; to re
 # Without torch: where there is no CPU build of it for a Python, it is several gigabytes.
 test-pythons: ## the suite without nsys and torch on the other Pythons: make test-pythons PYTHONS="python3.10 python3.13"
 	@PYTEST="$(PARALLEL)" sh scripts/test-pythons.sh $(PYTHONS)
-
-test-planted: $(READY) ## the conformance kit on all planted faults of backends, about an hour; some of them: make test-planted FAULTS="leaves-cwd …"
-	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" python testing/planted/run.py --jobs $(or $(JOBS),2) $(FAULTS)
 
 test-faults: $(READY) ## the tests of what happens when things die, ten rounds; nothing is tried again but where nsys has lost all ranges
 	@for round in 1 2 3 4 5 6 7 8 9 10; do $(BIN)/python -m pytest -v --no-header --exhaustive -m fault --only-rerun='NoRanges|AgentDidNotStart' || exit 1; done

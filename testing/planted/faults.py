@@ -26,6 +26,7 @@ class Fault:
 
 
 FAULTS: list[Fault] = []
+CORRECT = ("correct-tracer", "correct-wrapper", "correct-variables")
 
 
 def correct(base: str) -> type:

@@ -56,7 +56,7 @@ class Recorder:
         self.file.flush()
 
     def sample(self):
-        pid = os.getpid() if FAULT == "launcher-samples-itself" else self.pid
+        pid = self.pid
         try:
             with open(f"/proc/{pid}/statm") as file:
                 self.put({"sample": [time.perf_counter_ns(), int(file.read().split()[1])]})
@@ -127,36 +127,16 @@ def run_child(command, environment, mask):
     """In the child: become the program."""
     try:
         for number in ("SIGPIPE", "SIGXFSZ", "SIGXFZ"):
-            if hasattr(signal, number) and FAULT != "launcher-sigpipe-ignored":
+            if hasattr(signal, number):
                 signal.signal(getattr(signal, number), signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         if FAULT != "launcher-signals-stay-blocked":
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        if FAULT == "launcher-new-session":
-            os.setsid()
-        elif FAULT == "launcher-new-process-group":
-            os.setpgid(0, 0)
-        elif FAULT == "launcher-changes-directory":
-            os.chdir("/tmp")
-        elif FAULT == "launcher-umask":
-            os.umask(0o077)
-        elif FAULT == "launcher-nice":
+        if FAULT == "launcher-nice":
             os.nice(5)
-        elif FAULT == "launcher-pins-one-core":
-            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-        elif FAULT == "launcher-lowers-open-files":
-            resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
-        elif FAULT == "launcher-no-core-dumps":
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         elif FAULT == "launcher-closes-stdin":
             null = os.open(os.devnull, os.O_RDONLY)
             os.dup2(null, 0)
-        elif FAULT == "launcher-stderr-into-stdout":
-            os.dup2(1, 2)
-        elif FAULT == "launcher-swallows-stdout":
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        elif FAULT == "launcher-closes-inherited-descriptors":
-            os.closerange(3, 256)
         elif FAULT == "launcher-leaks-descriptor":
             os.dup2(os.open(os.devnull, os.O_RDONLY), 47, inheritable=True)
         elif FAULT == "launcher-resets-environment":
@@ -166,36 +146,8 @@ def run_child(command, environment, mask):
                 for name, value in environment.items()
                 if name in keep or name.startswith(b"GPUPROF")
             }
-        elif FAULT == "launcher-sets-pythonunbuffered":
-            environment = {**environment, b"PYTHONUNBUFFERED": b"1"}
-        elif FAULT == "launcher-sets-locale":
-            environment = {**environment, b"LC_ALL": b"C"}
-        elif FAULT == "launcher-stdin-fed-by-pipe":
-            read, write = os.pipe()
-            os.dup2(read, 0)
-            os.set_inheritable(write, True)  # nobody ever writes or closes it
         if FAULT == "launcher-through-shell":
             command = ["sh", "-c", " ".join(command)]
-        elif FAULT == "launcher-drops-empty-arguments":
-            command = [argument for argument in command if argument]
-        elif FAULT == "launcher-expands-wildcards":
-            import glob
-
-            command = [command[0]] + [
-                found for word in command[1:] for found in (sorted(glob.glob(word)) or [word])
-            ]
-        elif FAULT == "launcher-resolves-program":
-            import shutil
-
-            command = [os.path.realpath(shutil.which(command[0]) or command[0]), *command[1:]]
-        elif FAULT == "launcher-eats-second-dashes":
-            command = [word for word in command if word != "--"]
-        elif FAULT == "launcher-arguments-ascii":
-            command = [word.encode("ascii", "replace").decode() for word in command]
-        elif FAULT == "launcher-strips-arguments":
-            command = [word.strip() for word in command]
-        elif FAULT == "launcher-takes-verbose":
-            command = [command[0]] + [word for word in command[1:] if word != "--verbose"]
         os.execvpe(command[0], command, environment)
     except OSError as error:
         os.write(2, f"wrapper: {command[0]}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
@@ -213,25 +165,7 @@ def wait_for(child):
             continue
         if info.si_code > 0:
             continue  # from the terminal, which has told the program as well
-        number = info.si_signo
-        if FAULT == "launcher-swallows-sigterm" and number == signal.SIGTERM:
-            continue
-        if FAULT == "launcher-swallows-sigint" and number == signal.SIGINT:
-            continue
-        if FAULT == "launcher-swallows-sigusr1" and number == signal.SIGUSR1:
-            continue
-        if FAULT == "launcher-sigterm-becomes-sigkill" and number == signal.SIGTERM:
-            number = signal.SIGKILL
-        if FAULT == "launcher-sigint-becomes-sigterm" and number == signal.SIGINT:
-            number = signal.SIGTERM
-        if FAULT == "launcher-sighup-becomes-sigterm" and number == signal.SIGHUP:
-            number = signal.SIGTERM
-        if FAULT == "launcher-dies-before-program" and number == signal.SIGTERM:
-            os.kill(child, number)
-            os._exit(143)
-        if FAULT == "launcher-kills-after-grace" and number == signal.SIGTERM:
-            threading.Timer(0.5, os.kill, (child, signal.SIGKILL)).start()
-        os.kill(child, number)
+        os.kill(child, info.si_signo)
 
 
 def end_like(status):
@@ -240,26 +174,13 @@ def end_like(status):
         os._exit(0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        if FAULT == "launcher-crash-is-success":
-            os._exit(0)
-        if FAULT == "launcher-signal-is-exit-one":
-            os._exit(1)
-        if FAULT == "launcher-signal-becomes-128-plus":
-            os._exit(128 + number)
-        if FAULT == "launcher-sigterm-is-success" and number == signal.SIGTERM:
-            os._exit(0)
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         os.kill(os.getpid(), number)
         time.sleep(1)
-    code = os.WEXITSTATUS(status)
-    if FAULT == "launcher-nonzero-is-one" and code:
-        code = 1
-    elif FAULT == "launcher-high-codes-lost" and code > 127:
-        code = 0
-    os._exit(code)
+    os._exit(os.WEXITSTATUS(status))
 
 
 def main():
@@ -285,30 +206,10 @@ def main():
     command = words[1:]
     if not command:
         sys.exit("wrapper: no program")
-    if FAULT == "launcher-prints-banner":
-        os.write(1, f"wrapper {VERSION}: profiling {command[0]}\n".encode())
-    if FAULT == "launcher-reads-stdin":
-        os.read(0, 1) if not os.isatty(0) else None
-    if FAULT == "launcher-slow-start":
-        time.sleep(4)
-    if FAULT == "launcher-runs-program-twice":
-        early = os.fork()
-        if early == 0:
-            environment = {k: v for k, v in original_environment().items()}
-            os.execvpe(command[0], command, environment)
-        os.waitpid(early, 0)
-
     address = f"wrapper-{os.getpid()}-{os.urandom(8).hex()}"
-    if FAULT == "launcher-socket-shared-by-all":
-        address = "wrapper"
     listener = socket.socket(socket.AF_UNIX)
-    try:
-        listener.bind("\0" + address)
-        listener.listen()
-    except OSError:
-        if FAULT != "launcher-socket-shared-by-all":
-            raise
-        listener = None
+    listener.bind("\0" + address)
+    listener.listen()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, *FORWARDED})
     environment = {**original_environment(), b"WRAPPER_SOCKET": address.encode()}
     child = os.fork()
@@ -325,50 +226,13 @@ def main():
             except OSError as error:
                 os.write(2, f"wrapper: {error}\n".encode("utf-8", "surrogateescape"))
     for target, arguments in ((recorder.run, ()), (serve, (listener, recorder))):
-        if target is not serve or listener is not None:
-            threading.Thread(target=target, args=arguments, daemon=True).start()
-    if FAULT == "launcher-detaches":
-        os._exit(0)
+        threading.Thread(target=target, args=arguments, daemon=True).start()
     status = wait_for(child)
-    if FAULT == "launcher-kills-descendants":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        for entry in os.listdir("/proc"):
-            if entry.isdigit():
-                try:
-                    environ = open(f"/proc/{entry}/environ", "rb").read()
-                except OSError:
-                    continue
-                if address.encode() in environ and int(entry) != os.getpid():
-                    os.kill(int(entry), signal.SIGKILL)
-    if FAULT == "launcher-waits-for-grandchildren":
-        while any(
-            address.encode() in environment_of(entry)
-            for entry in os.listdir("/proc")
-            if entry.isdigit()
-        ):
-            time.sleep(0.2)
-    if FAULT == "launcher-crash-discards" and os.WIFSIGNALED(status):
-        if recorder.file is not None:
-            os.remove(recorder.raw + ".part")
-        end_like(status)
     if FAULT == "launcher-hangs-at-end":
         time.sleep(20)
     if FAULT != "launcher-exit-leaves-part":
         recorder.stop()
-    if FAULT == "launcher-prints-summary":
-        os.write(2, b"wrapper: Generating report... done\n")
-    if FAULT == "launcher-leaves-daemon" and os.fork() == 0:
-        time.sleep(60)
-        os._exit(0)
     end_like(status)
-
-
-def environment_of(entry):
-    try:
-        with open(f"/proc/{entry}/environ", "rb") as file:
-            return file.read()
-    except OSError:
-        return b""
 
 
 if __name__ == "__main__":
