@@ -185,12 +185,6 @@ def ours(package: Any) -> list[Subject]:
             {"timing": timing},
             functools.partial(with_ranges, package),
         ),
-        subject(
-            "add_time, events kept",
-            scope,
-            {"timing": package.Timing("benchmark", enabled=True, events=10_000)},
-            nothing_else,
-        ),
         subject(DISABLED, scope, {"timing": disabled}, nothing_else),
         subject(
             "add_time, as a decorator, switched off",

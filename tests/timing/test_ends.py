@@ -101,7 +101,7 @@ def test_nothing_is_installed_unasked(tmp_path: Path) -> None:
     program = """
 import atexit
 before = [signal.getsignal(number) for number in signal.valid_signals()], atexit._ncallbacks()
-fresh = Timing("fresh", events=3)
+fresh = Timing("fresh")
 with fresh.add_time("a"), fresh.timeit("b"), annotate("c"): pass
 fresh.to_dict(), fresh.snapshot(), Timing.merge([fresh])
 print(before == ([signal.getsignal(number) for number in signal.valid_signals()],

@@ -107,7 +107,7 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD
-    PyObject *clock, *get_cursor, *set_cursor, *enabled, *events, *off;
+    PyObject *clock, *get_cursor, *set_cursor, *enabled, *off;
 } Recording;
 
 enum { NOT_STARTED, STARTED, STARTED_WIDE };
@@ -344,7 +344,6 @@ recording_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(recording->get_cursor);
     Py_VISIT(recording->set_cursor);
     Py_VISIT(recording->enabled);
-    Py_VISIT(recording->events);
     Py_VISIT(recording->off);
     return 0;
 }
@@ -357,7 +356,6 @@ recording_clear(PyObject *self)
     Py_CLEAR(recording->get_cursor);
     Py_CLEAR(recording->set_cursor);
     Py_CLEAR(recording->enabled);
-    Py_CLEAR(recording->events);
     Py_CLEAR(recording->off);
     return 0;
 }
@@ -366,7 +364,7 @@ DEALLOC(recording)
 
 static PyMemberDef recording_members[] = {
     SLOT(Recording, clock), SLOT(Recording, get_cursor), SLOT(Recording, set_cursor),
-    SLOT(Recording, enabled), SLOT(Recording, events),
+    SLOT(Recording, enabled),
     {"_off", OBJECT, offsetof(Recording, off), 0, NULL}, {NULL},
 };
 
@@ -1408,8 +1406,7 @@ static inline int
 ends_in_python(Scope *self, Node *node)
 {
     return node->wide != NULL || TRUE_OBJECT(node->window)
-           || self->recording == NULL || TRUE_OBJECT(self->recording->events)
-           || self->has_started == STARTED_WIDE;
+           || self->recording == NULL || self->has_started == STARTED_WIDE;
 }
 
 /* A call that is kept by itself. */

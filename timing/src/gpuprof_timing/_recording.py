@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpuprof_timing._device import DeviceTimes
-    from gpuprof_timing._events import EventLog
     from gpuprof_timing._spans import Key
 
 MAX_NODES = 10_000
@@ -63,7 +62,6 @@ class Recording:
         epoch: the tree's id, unique in this process.
         clock: see `Timing`, like `name` and `strict`.
         enabled: see `Timing`. Set by `switch`.
-        events: the last scopes; ``None`` if none are kept.
         device_times: times on the GPU; ``None`` until requested.
         get_cursor: returns the cursor of the running code, or the one for scopes switched off.
         set_cursor: sets the cursor of the running code.
@@ -72,7 +70,7 @@ class Recording:
 
     __slots__ = (
         "__weakref__", "_nodes", "_off", "_said", "_timing", "_variable", "_without_device",
-        "clock", "device_times", "enabled", "epoch", "events", "get_cursor", "moving", "name",
+        "clock", "device_times", "enabled", "epoch", "get_cursor", "moving", "name",
         "root", "set_cursor", "shape", "strict", "top",
     )  # fmt: skip
     get_cursor: Callable[[], Cursor]
@@ -87,13 +85,11 @@ class Recording:
         clock: Callable[[], int],
         enabled: bool,
         strict: bool,
-        events: EventLog | None,
         device_times: DeviceTimes | None,
     ) -> None:
         self.name = name
         self.clock = clock
         self.strict = strict
-        self.events = events
         self.device_times = device_times
         self._without_device = False
         self._off: dict[object, OffScope] = {}
@@ -127,8 +123,6 @@ class Recording:
             cursor = reference()
             if cursor is not None:  # whoever copied it must not follow its thread into the new tree
                 cursor.owner, cursor.track, cursor.scope = NOBODY, None, self.top
-        if self.events is not None:
-            self.events.clear()
         if self.device_times is not None:
             self.device_times.forget()
 
@@ -147,7 +141,7 @@ class Recording:
         self.get_cursor = get_off_cursor
         self._off.clear()
         self.begin()
-        self.events = self.device_times = None
+        self.device_times = None
         _free.append((self._variable, self.top))
 
     @property

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
         clock: Callable[[], int]
         enabled: bool
-        events: Any
         device_times: Any
         get_cursor: Callable[[], Cursor]
         set_cursor: Callable[[Cursor], object]
@@ -216,8 +215,6 @@ class Scope:
                     node.track = self.track
             if node.window is not None:
                 node.window.append(duration)
-            if recording.events is not None:
-                recording.events.add(self.key, start, now)
         if self.parent.node is None:
             self._skip_closed_parents()
         if self._range is not None:

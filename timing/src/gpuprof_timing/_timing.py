@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from typing import Any, TextIO
 
     from gpuprof_timing._device import DeviceTimes, EventProvider
-    from gpuprof_timing._events import EventLog
     from gpuprof_timing._scope import Scope
     from gpuprof_timing._spans import Key
 
@@ -52,7 +51,6 @@ class Timing(Reading):
         clock: returns nanoseconds, never decreasing.
         enabled: whether scopes do anything. Default: yes, unless ``GPUPROF_TIMING`` is ``0``.
         strict: raise if a key is used in two kinds at one place, instead of logging it once.
-        events: how many of the last scopes to keep for `chrome_trace`.
         device_events: measures time on the GPU, for tests; default: torch's CUDA events.
 
     >>> ticks = iter(range(0, 10**12, 500_000_000))
@@ -78,22 +76,16 @@ class Timing(Reading):
         clock: Callable[[], int] = time.perf_counter_ns,
         enabled: bool | None = None,
         strict: bool = False,
-        events: int = 0,
         device_events: EventProvider | None = None,
     ) -> None:
         if enabled is None:
             enabled = os.environ.get(TIMING_VARIABLE) != "0"
-        event_log: EventLog | None = None
-        if events:
-            from gpuprof_timing._events import EventLog
-
-            event_log = EventLog(events)
         device_times: DeviceTimes | None = None
         if device_events is not None:
             from gpuprof_timing._device import DeviceTimes
 
             device_times = DeviceTimes(device_events)
-        self._recording = Recording(self, name, clock, enabled, strict, event_log, device_times)
+        self._recording = Recording(self, name, clock, enabled, strict, device_times)
         if type(self).add_time is Timing.add_time:
             vars(self)["add_time"] = self._recording.fast_add_time  # one call less in hot loops
         # Taken once, so that all that this process says lies on one line of time.
@@ -158,19 +150,6 @@ class Timing(Reading):
         return self._recording.time_avg(name, average)
 
     # Records
-
-    def chrome_trace(self) -> dict[str, Any]:
-        """The last scopes as a Chrome trace, for ui.perfetto.dev or chrome://tracing.
-
-        ``json.dump`` it into a file. Threads and tasks are tracks with their names. Times are whole
-        microseconds since the epoch, so that traces of several processes line up.
-
-        Raises:
-            ValueError: this `Timing` keeps no events.
-        """
-        if self._recording.events is None:
-            raise ValueError("this Timing keeps no events: make it with Timing(events=100_000)")
-        return self._recording.events.to_chrome(self.name, os.getpid(), self._wall)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Timing:
@@ -312,14 +291,11 @@ class Timing(Reading):
 
     def __reduce__(self) -> tuple[Callable[..., Timing], tuple[Any, ...]]:
         """Pickle an empty `Timing` with the same name and settings: processes time themselves."""
-        size = self._recording.events.size if self._recording.events is not None else 0
-        return _made_elsewhere, (type(self), self.name, self.enabled, self._recording.strict, size)
+        return _made_elsewhere, (type(self), self.name, self.enabled, self._recording.strict)
 
 
-def _made_elsewhere(
-    of: type[Timing], name: str, enabled: bool, strict: bool, events: int
-) -> Timing:
-    return of(name, enabled=enabled, strict=strict, events=events)
+def _made_elsewhere(of: type[Timing], name: str, enabled: bool, strict: bool) -> Timing:
+    return of(name, enabled=enabled, strict=strict)
 
 
 def _reduced(recording: Recording) -> tuple[Callable[..., Recording], tuple[Any, ...]]:
