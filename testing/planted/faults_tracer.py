@@ -75,8 +75,6 @@ def _(Base):
     return with_trace(Base, FaultyTrace)
 
 
-
-
 @tracer(
     "scratch-shared-by-ranks",
     "ranks",
@@ -91,10 +89,6 @@ def _(Base):
     return with_trace(Base, FaultyTrace)
 
 
-
-
-
-
 @tracer("report-empty", "nothing-recorded", "The report is there, with nothing in it.")
 def _(Base):
     class FaultyTrace(Trace):
@@ -103,18 +97,6 @@ def _(Base):
             return move(self.scratch, self.final, EXTENSION)
 
     return with_trace(Base, FaultyTrace)
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 @tracer(
@@ -131,16 +113,6 @@ def _(Base):
     return Faulty
 
 
-
-
-
-
-
-
-
-
-
-
 @tracer(
     "stop-returns-a-string",
     "types",
@@ -153,8 +125,6 @@ def _(Base):
             return (Base.stop_capture(self) or [None])[0]
 
     return Faulty
-
-
 
 
 @tracer(
@@ -171,14 +141,6 @@ def _(Base):
     return Faulty
 
 
-
-
-
-
-
-
-
-
 @tracer(
     "expected-needs-existing-directory",
     "pure",
@@ -192,10 +154,6 @@ def _(Base):
             return Base.expected_files(self, worker, windows)
 
     return Faulty
-
-
-
-
 
 
 # ---- state
@@ -224,14 +182,6 @@ def _(Base):
     return Faulty
 
 
-
-
-
-
-
-
-
-
 @tracer(
     "failed-start-half-on",
     "state",
@@ -252,38 +202,11 @@ def _(Base):
     return Faulty
 
 
-
-
-
-
-
-
 # ---- what is left in the process
-
-
-
 
 
 def stop_leaves(name, harm, function):
     tracer(name, "leftovers", harm)(at_stop(function))
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 stop_leaves(
@@ -291,24 +214,6 @@ stop_leaves(
     "The job's relative paths point elsewhere after a window.",
     lambda self: os.chdir(tempfile.gettempdir()),
 )
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 # ---- slow, loud
@@ -319,12 +224,6 @@ tracer("slow-start", "slow", "The job stands still for 5 s at each window.")(
 tracer("start-prints", "prints", "A line of the tracer's is in the job's stdout.")(
     at_start(lambda self: print("tracer: window opened"))
 )
-
-
-
-
-
-
 
 
 # ---- ranges
@@ -340,83 +239,7 @@ def _(Base):
     return with_range(Base, FaultyRange)
 
 
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 # ---- reading
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 @tracer(
@@ -436,10 +259,6 @@ def _(Base):
             return self.cache[name]
 
     return Faulty
-
-
-
-
 
 
 # ---- checking
@@ -462,20 +281,6 @@ def _(Base):
     return Faulty
 
 
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 # ---- the tool
 
 
@@ -492,12 +297,6 @@ def _(Base):
             return Base.probe(self)
 
     return Faulty
-
-
-
-
-
-
 
 
 # ---- options
@@ -554,14 +353,6 @@ with_options(
 )
 
 
-
-
-
-
-
-
-
-
 @tracer("hook-without-mark", "hooks", "No window is ever recorded: start_capture lacks its mark.")
 def _(Base):
     class Faulty(Base):
@@ -569,11 +360,3 @@ def _(Base):
             Base.start_capture(self, worker, window)
 
     return Faulty
-
-
-
-
-
-
-
-

@@ -74,16 +74,6 @@ adding(
 )
 
 
-
-
-
-
-
-
-
-
-
-
 @variables("env-no-output", "streams", "The trace goes to the job's stderr, not into a file.")
 def _(Base):
     class Faulty(Base):
@@ -106,10 +96,6 @@ def _(Base):
             return {**Base.inject_env(self, worker), "LD_DEBUG": "all"}
 
     return Faulty
-
-
-
-
 
 
 @variables(
@@ -136,8 +122,6 @@ def _(Base):
     return Faulty
 
 
-
-
 output(
     "output-relative",
     "files",
@@ -160,22 +144,6 @@ def _(Base):
             return {window.number: worker.final_stem(window) + EXTENSION for window in windows}
 
     return Faulty
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 @variables(
@@ -213,8 +181,6 @@ def recovering(name, harm, theme="collect"):
     return enter
 
 
-
-
 @recovering(
     "collect-before-the-end",
     "The file is moved while the loader still writes, and the rest goes nowhere to be found.",
@@ -223,56 +189,12 @@ def _(Base, self, worker, windows, ended, files, scratch):
     return Base._collect(self, worker, windows, True)
 
 
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 @recovering(
     "collect-leaves-cwd", "The process that collects has another directory afterwards.", "leftovers"
 )
 def _(Base, self, worker, windows, ended, files, scratch):
     os.chdir(worker.directory)
     return Base._collect(self, worker, windows, ended)
-
-
-
-
-
-
-
-
 
 
 @recovering("collect-prints", "Each end of a worker prints the names of its files.", "prints")
@@ -307,16 +229,6 @@ def _(Base):
     return Faulty
 
 
-
-
-
-
-
-
-
-
-
-
 @variables(
     "constructor-needs-tool",
     "probe",
@@ -346,8 +258,6 @@ def _(Base):
     return Faulty
 
 
-
-
 @variables(
     "diagnose-raises",
     "diagnose",
@@ -362,10 +272,6 @@ def _(Base):
             return Base.diagnose(self, tool, purpose)
 
     return Faulty
-
-
-
-
 
 
 @variables(

@@ -48,39 +48,9 @@ def _(words, self, worker, command, tool):
     return [*front(words), *command.interpreter[:1], *command.arguments]
 
 
-
-
-
-
-
-
-
-
-
-
-
-
 @rendering("command-is-text", "types", "Planning fails: a string instead of a list.")
 def _(words, self, worker, command, tool):
     return shlex.join(words)
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 @rendering(
@@ -92,34 +62,12 @@ def _(words, self, worker, command, tool):
     return words if int(tool.version.split(".")[0]) > 1 else None
 
 
-
-
-
-
-
-
-
-
-
-
-
-
 @rendering(
     "command-prints", "prints", "`gpuprof plan --json` is no JSON: the hook prints the command."
 )
 def _(words, self, worker, command, tool):
     print("wrapper:", *words)
     return words
-
-
-
-
-
-
-
-
-
-
 
 
 @wrapper("raw-file-shared-by-ranks", "ranks", "Ranks on one node record into one file.")
@@ -131,21 +79,7 @@ def _(Base):
     return Faulty
 
 
-
-
-
-
 # ---- in the worker
-
-
-
-
-
-
-
-
-
-
 
 
 @wrapper(
@@ -166,8 +100,6 @@ def _(Base):
             return Late(connection, name) if connection is not None else Base.open_range(self, name)
 
     return Faulty
-
-
 
 
 @wrapper("ranges-sent-twice", "reading", "`gpuprof report` counts each range twice.")
@@ -207,18 +139,6 @@ def _(Base):
     return Faulty
 
 
-
-
-
-
-
-
-
-
-
-
-
-
 @wrapper("executable-not-used", "options", "The user's executable has no effect.")
 def _(Base):
     class Faulty(Base):
@@ -235,24 +155,12 @@ class UnmarkedProgram(WrapperOptions):
     )
 
 
-
-
-
-
 @attrs.frozen
 class Busy(WrapperOptions):
     interval: int = option("Milliseconds between two samples of the memory.", default=0)
 
     def __attrs_post_init__(self):
         pass
-
-
-
-
-
-
-
-
 
 
 # ---- preflight, diagnose
@@ -274,16 +182,6 @@ def _(Base):
     return Faulty
 
 
-
-
-
-
-
-
-
-
-
-
 @wrapper(
     "contract-missing",
     "hooks",
@@ -291,18 +189,6 @@ def _(Base):
 )
 def _(Base):
     return type("FaultyBackend", (Base,), {"contract": None})
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 @wrapper("diagnose-without-remedy", "diagnose", "`gpuprof doctor` says FAILED and not what to do.")
@@ -318,10 +204,6 @@ def _(Base):
             ]
 
     return Faulty
-
-
-
-
 
 
 # ---- temporary folders, files
@@ -342,14 +224,6 @@ def _(Base):
     return Faulty
 
 
-
-
-
-
-
-
-
-
 @wrapper(
     "collect-planned-windows-only",
     "collect",
@@ -363,7 +237,3 @@ def _(Base):
             )
 
     return Faulty
-
-
-
-
