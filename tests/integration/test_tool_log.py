@@ -61,14 +61,6 @@ def test_the_jobs_output_is_what_it_is_without_a_profiler(tmp_path: Path, gate: 
     assert "Generated:" in log.read_text()
 
 
-def test_verbose_prints_what_nsys_prints(tmp_path: Path) -> None:
-    """With the rank in front, and in the log as well."""
-    done = run(tmp_path, [*GPUPROF, "--verbose", *NSIGHT, *STEPS, "--", sys.executable, "-c", JOB])
-    assert re.search(r"^Worker-0: \[1/1\] \[=+100%\] Worker-0", done.stderr, re.MULTILINE)
-    (log,) = tmp_path.glob("gpuprof-output/*/*/Worker-0.start-1.log")
-    assert "100%" in log.read_text()
-
-
 @pytest.mark.fault
 def test_the_receipt_quotes_an_nsys_that_was_killed(tmp_path: Path) -> None:
     """Its last words on an agent that is gone, and the log that has the others."""

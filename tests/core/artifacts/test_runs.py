@@ -225,16 +225,6 @@ def test_no_secret_is_left_in_the_directory(tmp_path: Path) -> None:
     assert "of-the-user" not in (tmp_path / "run.json").read_text()
 
 
-def test_show_env_writes_the_values(tmp_path: Path) -> None:
-    """But for those that are secrets by their names."""
-    env = {"WANDB_API_KEY": "of-the-user", "PLAIN": "seen"}
-    settings = {"backend": "nsight", "show_env": True, "finish_command": "cp x y"}
-    runs.begin(str(tmp_path), tmp_path.name, load({**settings, "nsight": {"env": env}}))
-    config = json.loads((tmp_path / "run.json").read_text())["config"]
-    assert {"WANDB_API_KEY": "***", "PLAIN": "seen"} == config["nsight"]["env"]
-    assert "cp x y" == config["finish_command"]
-
-
 @pytest.mark.parametrize(
     "content",
     [b"[" * 200_000, b'{"run": "b", "version": 3, "begun": "x"}', b'{"run": 1e999', b"\xff", b""],

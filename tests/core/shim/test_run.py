@@ -538,18 +538,6 @@ def test_a_tool_that_prints_nothing_leaves_no_log(tmp_path: Path) -> None:
     assert [] == list((tmp_path / "out").glob("run/*/*.log"))
 
 
-def test_verbose_prints_the_log_with_the_rank_in_front(tmp_path: Path) -> None:
-    """Line by line; of a progress bar, which overwrites itself, the last state."""
-    script = 'printf "begins\\n\\r[ 1%%]\\r[ 99%%] file\\n"; "$@"; printf "no newline"'
-    launch = {
-        "command": ["{tool}", "{interpreter}"],
-        "tool": tool(tmp_path, script),
-        "verbose": True,
-    }
-    done = run(tmp_path / "out", launch, "-c", "pass")
-    assert "A-0: begins\nA-0: [ 99%] file\nA-0: no newline\n" == done.stderr
-
-
 def test_a_tool_that_closes_what_it_inherits(tmp_path: Path) -> None:
     """The worker gets its outputs all the same, and not the tool's log."""
     script = 'echo begins; "$@" 3>&- 4</dev/null'

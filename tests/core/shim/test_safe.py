@@ -73,7 +73,7 @@ def test_deep_json_is_not_used(begin: str, end: str) -> None:
         lambda path: os.close(create(path)),
         Note,
         lambda path: _make_program(path, ["true"]),
-        lambda path: ToolLog(path, "A-0", False).close(),
+        lambda path: ToolLog(path).close(),
     ],
     ids=["JSON", "a new file", "the note of an exit code", "a program", "the profiler's log"],
 )

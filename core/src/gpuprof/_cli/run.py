@@ -39,9 +39,6 @@ from gpuprof.ray import _unmodified
 @settings.set_option
 @settings.system_option("System whose settings FILE holds")
 @click.option(
-    "--verbose", is_flag=True, help="Also print what the profiler prints. Same as verbose=true."
-)
-@click.option(
     "--step-at",
     metavar="NAME",
     help="What a step is, in a job that marks none: MODULE:FUNCTION, MODULE:CLASS.METHOD, or "
@@ -66,7 +63,6 @@ def command(
     group: str,
     overrides: tuple[str, ...],
     system: str | None,
-    verbose: bool,
     step_at: str | None,
     framework: str | None,
     words: tuple[str, ...],
@@ -93,7 +89,7 @@ def command(
     waits: Mapping[str, str | None] = {}
     if framework is not None:
         plugin = integrate.framework(framework)
-        if plugin.ON_RAY and (config or overrides or system or verbose or step_at):
+        if plugin.ON_RAY and (config or overrides or system or step_at):
             raise click.UsageError(
                 f"--integrate {framework} reads the framework's own settings; change those, or set "
                 "GPUPROF_... variables"
@@ -106,7 +102,6 @@ def command(
     source: str | dict[str, object] = config or os.environ.get("GPUPROF_CONFIG") or {}
     if not source:
         own.update(backend="none", worker_groups="all")
-    overrides = (*overrides, "verbose=true") if verbose else overrides
     overrides = (*overrides, f"step_at={step_at}") if step_at else overrides
     configuration = load(source, system=system, overrides=overrides, defaults=own)
     if waits:  # the user's entries come first, because the first match wins

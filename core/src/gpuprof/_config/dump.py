@@ -31,7 +31,7 @@ def to_mapping(config: Config) -> dict[str, Any]:
 
 def shown(config: Config) -> dict[str, Any]:
     """`to_mapping`, with secrets masked."""
-    values: dict[str, Any] = without_secrets(to_mapping(config), config.backend, config.show_env)
+    values: dict[str, Any] = without_secrets(to_mapping(config), config.backend)
     return values
 
 

@@ -220,21 +220,11 @@ class Config:
         "Send metrics of each step to Ray, which exports them for Prometheus.",
         default=False,
     )
-    show_env: bool = option(
-        "Write and print the values of env and finish_command, masked by default. Variables with "
-        "KEY, TOKEN, SECRET, PASS or CREDENTIAL in their names stay masked.",
-        default=False,
-    )
     plugins: Names = option("Plugins to load besides the backend.", default=Names())
     print_trees: PrintTrees = option(
         "Timing trees to print at the end. ends: of each group the "
         "first rank, and one that is slow, or else the last.",
         default="ends",
-    )
-    verbose: bool = option(
-        "Print what the profiler prints, too, with the worker's name in front of each line. It is "
-        "in the log beside the reports in any case.",
-        default=False,
     )
     groups: dict[str, Any] = option(
         "Overrides of selection keys and of the backend's section, and name and record, by group "

@@ -1,7 +1,7 @@
 """Masks values that may be secret in plans, manifests, and the rows sent to workers.
 
 A harmless name may hold a secret. So every value that the user has set is masked, unless the
-backend knows the variable or the key `show_env` is set.
+backend knows the variable.
 """
 
 from __future__ import annotations
@@ -57,15 +57,12 @@ def secret_variables(options: Any) -> frozenset[str]:
     )
 
 
-def without_secrets(settings: Any, backend: str, show_env: bool = False) -> Any:
+def without_secrets(settings: Any, backend: str) -> Any:
     """Settings or options with every secret masked.
 
     Args:
         backend: the backend's name. With a plugin's name, all variables are masked.
-        show_env: the value of the key `show_env`.
     """
-    if show_env:
-        return _masked(settings, ("",), ())
     model = None
     with suppress(PluginError):
         model = loading.load_backend(backend, "backend").Options

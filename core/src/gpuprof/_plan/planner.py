@@ -279,7 +279,7 @@ class Planner:
                 for name, value in environment.items()
                 if isinstance(own, dict) and own.get(name) == value
             ),
-            secret=frozenset() if config.show_env else self._secret_variables(group),
+            secret=self._secret_variables(group),
             pattern=_pattern(hook, worker) if worker.discrete else "",
             log=worker.log_file if has_log(command or ()) else "",
         )
@@ -415,9 +415,6 @@ class Planner:
                 "shared_temporary": list((tool or LATE_TOOL).shared_temporary),
                 "disposable_temporary": list((tool or LATE_TOOL).disposable_temporary),
             }
-            # only if it is set: the variable's length is limited
-            if self.config.verbose:
-                row["launch"]["verbose"] = True
         return row
 
 

@@ -43,11 +43,9 @@ class Launch(_Launch, total=False):
         disposable_temporary: wildcards for files of the temporary directory that hold no recorded
             data.
         apart: run the tool in a session of its own, and keep the shim running in front of it.
-        verbose: also print the profiler's log on stderr.
     """
 
     apart: bool
-    verbose: bool
 
 
 class _Planned(TypedDict):

@@ -227,11 +227,7 @@ def run(row: Row, arguments: list[str]) -> int:
     to_worker = has_target
     reason = ""
     undelivered: list[int] = []
-    log = ToolLog(
-        log_file(row, incarnation) if outputs else "",
-        f"{row['group']}-{row['rank']}",
-        launch.get("verbose", False),
-    )
+    log = ToolLog(log_file(row, incarnation) if outputs else "")
     adopt_orphans(has_target)
     for attempt in range(ATTEMPTS):
         since = log.size
@@ -251,8 +247,7 @@ def run(row: Row, arguments: list[str]) -> int:
         status["pid"], status["start"] = process.pid, process_start(process.pid)
         with suppress(OSError):  # a full disk
             write_json(status_file(row, incarnation), status)
-        with log.shown(since):
-            end = wait(process, mark, to_worker, apart, undelivered, scratch)
+        end = wait(process, mark, to_worker, apart, undelivered, scratch)
         if has_target and not end.started:
             pause(PAUSE * (attempt + 1), undelivered)
             # nsys's agent may still start, and we would wait for it as one of the tool's processes

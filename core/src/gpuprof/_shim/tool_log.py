@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 
 from .safe import UnsafeFile, create, open_regular
 
@@ -16,7 +15,6 @@ _LAST = 4
 """How many lines to quote: nsys's report that its agent is gone has three."""
 _TAIL = 4096
 """How many bytes to read at the end of a log. A progress bar takes some hundreds."""
-_PAUSE = 0.2
 
 
 class ToolLog:
@@ -24,14 +22,10 @@ class ToolLog:
 
     Args:
         path: the log file, replaced if it exists; empty for no log.
-        name: the worker's name.
-        verbose: whether to print new lines of the log on stderr, too.
     """
 
-    def __init__(self, path: str, name: str, verbose: bool) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
-        self._name = name
-        self._verbose = verbose
         self.handle: int | None = None
         with suppress(OSError):
             self.handle = create(path) if path else None
@@ -46,28 +40,6 @@ class ToolLog:
     def first_words(self, since: int) -> str:
         """The first line after `since` bytes; empty if there is none."""
         return next(_lines(_read(self._path, since)), "")
-
-    @contextmanager
-    def shown(self, since: int) -> Iterator[None]:
-        """If `verbose`, print the log's lines after `since` bytes as they appear.
-
-        Each is prefixed with the worker's name. The profiler writes to the log rather than to a
-        pipe from us, so it continues if this process is killed.
-        """
-        if self.handle is None or not self._verbose:
-            yield
-            return
-        import threading  # slow to import, rarely needed
-
-        end = threading.Event()
-        arguments = (self._path, since, self._name, end.wait)
-        thread = threading.Thread(target=_follow, args=arguments, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            end.set()
-            thread.join()
 
     def close(self) -> None:
         """Close the log, and remove it if it is empty."""
@@ -110,23 +82,3 @@ def _lines(content: bytes) -> Iterator[str]:
         text = next((state for state in reversed(states) if state), "")
         if text:  # an untrusted log may hold escape sequences
             yield "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST])
-
-
-def _follow(path: str, start: int, name: str, wait: Callable[[float], bool]) -> None:
-    with suppress(OSError, UnsafeFile), open(open_regular(path), "rb") as file:
-        file.seek(start)
-        rest, over = b"", False
-        while True:
-            content = file.read()
-            whole, newline, rest = (rest + content).rpartition(b"\n")
-            _print(name, whole + newline)
-            if over and not content:
-                _print(name, rest)
-                return
-            over = over or wait(_PAUSE)
-
-
-def _print(name: str, content: bytes) -> None:
-    for line in _lines(content):
-        sys.stderr.write(f"{name}: {line}\n")
-    sys.stderr.flush()

@@ -33,8 +33,8 @@ RESERVED = {
     "worker_groups", "output_dir", "staging_dir", "collect", "collect_every", "max_bytes",
     "on_error", "plugins", "print_trees", "groups", "ranks", "nodes", "steps", "continuous",
     "discrete", "discrete_labels", "max_windows", "armed", "file_name", "finish_command",
-    "finish_ranks", "instruments", "ledger", "name", "record", "sampling", "show_env", "step_at",
-    "verbose", "waits", "watchdog", "capture_slow", "ray_metrics",
+    "finish_ranks", "instruments", "ledger", "name", "record", "sampling", "step_at", "waits",
+    "watchdog", "capture_slow", "ray_metrics",
 }  # fmt: skip
 """Names that no plugin can have: the keys of a configuration, and the backend ``none``."""
 _RESERVED = "is reserved by gpuprof's configuration and cannot name a plugin"
