@@ -38,7 +38,6 @@ CONSTANTS = {
     "ON_RAY": "Whether the framework's workers are Ray actors.",
     "PACKAGE": "The framework's package.",
     "TRIED": "The framework's releases that the plugin was tried with.",
-    "WAITS": "Which of the framework's scopes wait, and for whom.",
     "hookimpl": "Marks a method, or a module's function, as the implementation of a hook.",
     "Purpose": "Why `diagnose` is called: ``plan``, ``start`` or ``doctor``.",
     "RangeOpener": (

@@ -304,15 +304,3 @@ def test_a_misspelt_key_ends_the_job_with_one_sentence() -> None:
     assert 2 == done.returncode
     (line,) = done.stderr.splitlines()
     assert line.startswith("gpuprof: stepz: unknown key; did you mean 'steps'?")
-
-
-def test_the_frameworks_waits_are_those_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind the user's own, which win."""
-    monkeypatch.setattr(driver, "_profiler", None)
-    own = {"push": None}
-    settings = {"backend": "none", "enabled": False, "waits": own}
-    theirs = {"push": "data", "actor/pull: *": "EnvGroup"}
-    profiler = driver.begin("gpuprof", settings, waits=theirs)
-    driver.end()
-    expected = {"push": None, "actor/pull: *": "EnvGroup"}
-    assert [*expected.items()] == [*profiler.config.waits.items()]

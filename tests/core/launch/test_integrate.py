@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +12,7 @@ from click.testing import CliRunner
 from gpuprof._cli import main
 
 PLUGIN = """
-PACKAGE, ON_RAY, TRIED, WAITS = "a_framework", True, ("1.0",), {}
+PACKAGE, ON_RAY, TRIED = "a_framework", True, ("1.0",)
 def install(): ...
 def install_in_worker(): ...
 """
@@ -58,7 +56,7 @@ def test_a_broken_plugin_is_named_with_its_distribution(install: Any) -> None:
 def test_a_plugin_that_lacks_something_is_refused(install: Any) -> None:
     """Before the job starts."""
     module = install("PACKAGE, ON_RAY = 'a_framework', True", frameworks=["half"])
-    expected = "breaks the contract: it has no TRIED, WAITS, install, install_in_worker"
+    expected = "breaks the contract: it has no TRIED, install, install_in_worker"
     assert f"gpuprof: --integrate: 'half' ({module}) {expected}" == said("half")
 
 
@@ -100,29 +98,3 @@ def test_install_in_worker_loads_nothing_heavy(name: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     heavy = {*HEAVY, "gpuprof.settings", "gpuprof.ray.driver", f"{plugin}.settings", name}
     assert set() == heavy & set(json.loads(done.stdout))
-
-
-WAITING = """
-PACKAGE, ON_RAY, TRIED = "a_framework", False, ("1.0",)
-WAITS = {"pull": "EnvGroup", "push": "data"}
-def install(): ...
-def install_in_worker(): ...
-"""
-
-
-def test_the_frameworks_waits_are_written_into_the_run(
-    install: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After the user's own, which win: whoever reads the run may lack the plugin."""
-    install(WAITING, frameworks=["waiting"])
-    monkeypatch.chdir(tmp_path)
-    path = os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")])
-    command = ["run", "--integrate", "waiting", "--set", "waits={push: null}", "--", sys.executable]
-    subprocess.run(
-        [sys.executable, "-m", "gpuprof", *command, "-c", "pass"],
-        check=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    (run,) = tmp_path.glob("gpuprof-output/*/run.json")
-    expected = {"push": None, "pull": "EnvGroup"}
-    assert [*expected.items()] == [*json.loads(run.read_text())["config"]["waits"].items()]

@@ -7,9 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
 
-import attrs
 import click
 
 from gpuprof._cli import settings
@@ -86,7 +84,6 @@ def command(
     if shutil.which(words[0]) is None:
         click.echo(f"gpuprof: {words[0]}: command not found", err=True)
         sys.exit(127)  # as a shell does
-    waits: Mapping[str, str | None] = {}
     if framework is not None:
         plugin = integrate.framework(framework)
         if plugin.ON_RAY and (config or overrides or system or step_at):
@@ -97,17 +94,12 @@ def command(
         integrate.prepare(framework, plugin)
         if plugin.ON_RAY:
             integrate.become(words)
-        waits = plugin.WAITS
     own: dict[str, object] = {"worker_groups": [group]}
     source: str | dict[str, object] = config or os.environ.get("GPUPROF_CONFIG") or {}
     if not source:
         own.update(backend="none", worker_groups="all")
     overrides = (*overrides, f"step_at={step_at}") if step_at else overrides
     configuration = load(source, system=system, overrides=overrides, defaults=own)
-    if waits:  # the user's entries come first, because the first match wins
-        configuration = attrs.evolve(
-            configuration, waits={**configuration.waits, **waits, **configuration.waits}
-        )
     own_settings = {
         "source": os.path.abspath(source) if isinstance(source, str) else source,
         "system": system,

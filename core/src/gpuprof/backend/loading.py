@@ -39,7 +39,7 @@ RESERVED = {
 """Names that no plugin can have: the keys of a configuration, and the backend ``none``."""
 _RESERVED = "is reserved by gpuprof's configuration and cannot name a plugin"
 _ATTRIBUTES = {
-    FRAMEWORKS: ("PACKAGE", "ON_RAY", "TRIED", "WAITS", "install", "install_in_worker"),
+    FRAMEWORKS: ("PACKAGE", "ON_RAY", "TRIED", "install", "install_in_worker"),
     SYSTEMS: ("PATHS", "SIGNS", "IN_ENVIRONMENT", "read"),
 }
 """The attributes of the protocols `gpuprof.frameworks.Framework` and `gpuprof.settings.Reader`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -29,14 +29,6 @@ class Framework(Protocol):
     @property
     def TRIED(self) -> Sequence[str]:
         """The framework's releases that the plugin was tried with."""
-        ...
-
-    @property
-    def WAITS(self) -> Mapping[str, str | None]:
-        """Which of the framework's scopes wait, and for whom, in the form of the key ``waits``.
-
-        That key wins. Both are written into the run, so that reading one takes no plugin.
-        """
         ...
 
     def install(self) -> None:

@@ -6,11 +6,10 @@ For plugins of frameworks, which import it in functions only: it imports Ray.
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any
 
 from gpuprof._config.load import load
@@ -63,7 +62,6 @@ def begin(
     settings: Mapping[str, Any] | None,
     overrides: tuple[str, ...] = (),
     elsewhere: bool = False,
-    waits: Mapping[str, str | None] = MappingProxyType({}),
 ) -> Profiler:
     """The run of this process; the first call begins it, or joins the one that began elsewhere.
 
@@ -74,7 +72,6 @@ def begin(
         settings: the framework's whole configuration; ``None``: as `gpuprof.ray.Profiler` has it.
         overrides: ``key.key=value``, as `gpuprof.ray.Profiler` takes them.
         elsewhere: a worker of this process will make the workers and count the steps.
-        waits: the framework's `WAITS`.
 
     Raises:
         ConfigError: the settings are not valid.
@@ -89,8 +86,6 @@ def begin(
             log().setLevel(logging.INFO)
         config = load(settings, system=system, overrides=overrides)
         raise_errors(config.on_error == "raise")
-        if waits:
-            overrides += (f"waits={json.dumps({**config.waits, **waits, **config.waits})}",)
         reasons = why_whole_workers()
         if reasons:
             whole = whole_lives(config)

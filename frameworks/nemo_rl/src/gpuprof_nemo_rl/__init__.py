@@ -16,7 +16,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -36,11 +36,10 @@ from gpuprof.frameworks import (
 if TYPE_CHECKING:
     from gpuprof.ray.driver import Run
 
-__all__ = ["ON_RAY", "PACKAGE", "TRIED", "WAITS", "install", "install_in_worker", "profile"]
+__all__ = ["ON_RAY", "PACKAGE", "TRIED", "install", "install_in_worker", "profile"]
 
 PACKAGE = "nemo_rl"
 ON_RAY = True
-WAITS: Mapping[str, str | None] = {}
 TRIED = ("0.6.0",)
 _VARIABLES = (
     "NRL_NSYS_WORKER_PATTERNS",
@@ -105,7 +104,7 @@ def profile() -> Run:
     from gpuprof.ray import driver
 
     install()
-    return driver.Run(lambda: driver.begin(*_source(), waits=WAITS))
+    return driver.Run(lambda: driver.begin(*_source()))
 
 
 def _source() -> tuple[str, dict[str, str] | None]:
@@ -139,7 +138,7 @@ class _Making:
 
         self.ranks.clear()
         import_steps(_NSYS)
-        profiler = driver.begin(*_source(), waits=WAITS)
+        profiler = driver.begin(*_source())
         self.group = group_of_class(builder.ray_actor_class_fqn)
         self.first = sum(row.worker.group == self.group for row in profiler.plan)
 

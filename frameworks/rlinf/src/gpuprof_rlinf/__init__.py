@@ -42,11 +42,10 @@ from gpuprof_timing.instrument import recording_of
 if TYPE_CHECKING:
     from gpuprof.ray.driver import Run
 
-__all__ = ["ON_RAY", "PACKAGE", "TRIED", "WAITS", "install", "install_in_worker", "profile"]
+__all__ = ["ON_RAY", "PACKAGE", "TRIED", "install", "install_in_worker", "profile"]
 
 PACKAGE = "rlinf"
 ON_RAY = True
-WAITS: Mapping[str, str | None] = {}
 TRIED = ("0.3.0",)
 _STEPS = "rlinf.utils.distributed"
 """The module of the timer that marks the steps."""
@@ -100,7 +99,7 @@ def _begin(cfg: Any) -> Any:
     from gpuprof.ray import driver
 
     import_steps(_STEPS)
-    profiler = driver.begin("gpuprof" if cfg is None else "rlinf", cfg, waits=WAITS)
+    profiler = driver.begin("gpuprof" if cfg is None else "rlinf", cfg)
     _off = profiler.config.selects_nothing
     return profiler
 

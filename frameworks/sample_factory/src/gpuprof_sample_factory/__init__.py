@@ -7,19 +7,18 @@ program, or call `install` before Sample Factory is imported.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from gpuprof import timing
 from gpuprof.frameworks import after_import, replace, say, unknown_release
 
-__all__ = ["ON_RAY", "PACKAGE", "TRIED", "WAITS", "install", "install_in_worker"]
+__all__ = ["ON_RAY", "PACKAGE", "TRIED", "install", "install_in_worker"]
 
 PACKAGE = "sample_factory"
 ON_RAY = False
 TRIED = ("2.1.1",)
-WAITS: Mapping[str, str | None] = {}
 
 
 def install() -> None:

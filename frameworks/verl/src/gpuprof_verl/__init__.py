@@ -48,11 +48,10 @@ if TYPE_CHECKING:
     from gpuprof.ray import Profiler
     from gpuprof.ray.driver import Run
 
-__all__ = ["ON_RAY", "PACKAGE", "TRIED", "WAITS", "install", "install_in_worker", "profile"]
+__all__ = ["ON_RAY", "PACKAGE", "TRIED", "install", "install_in_worker", "profile"]
 
 PACKAGE = "verl"
 ON_RAY = True
-WAITS: Mapping[str, str | None] = {}
 TRIED = ("0.9.1",)
 _TRAINERS = {
     "verl.trainer.ppo.v1.trainer_base": "PPOTrainer",
@@ -123,14 +122,14 @@ def _begin(config: Any) -> Profiler:
     from gpuprof_verl.settings import CONTROLLER
 
     if config is None:
-        return driver.begin("gpuprof", None, waits=WAITS)
+        return driver.begin("gpuprof", None)
     if driver.joins():
-        return driver.begin("verl", config, waits=WAITS)
+        return driver.begin("verl", config)
     # This process is the controller, which runs already.
     groups = driver.config_of("verl", config).worker_groups or ()
     others = ",".join(name for name in groups if name != CONTROLLER)
     overrides = (f"worker_groups=[{others}]",) if CONTROLLER in groups else ()
-    return driver.begin("verl", config, overrides, waits=WAITS)
+    return driver.begin("verl", config, overrides)
 
 
 def _learn(config: Any) -> None:
@@ -218,9 +217,7 @@ class _TaskRunner:
         def start(worker_env: dict[str, Any]) -> Any:
             return self._class.options(**own, runtime_env=worker_env).remote(*args, **options)
 
-        guarded(
-            "verl: the run", lambda: driver.begin("verl", self._config, elsewhere=True, waits=WAITS)
-        )
+        guarded("verl: the run", lambda: driver.begin("verl", self._config, elsewhere=True))
         return driver.make(CONTROLLER, 0, runtime_env, start)
 
     def __getattr__(self, name: str) -> Any:
