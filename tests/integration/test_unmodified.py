@@ -89,6 +89,34 @@ def test_the_results_are_the_same(ddp: tuple[Path, str]) -> None:
     assert done.stdout == printed
 
 
+SPAWNED = """
+import os, runpy, socket
+import torch.multiprocessing
+
+def train(rank, port):
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
+    runpy.run_path("train.py")
+
+if __name__ == "__main__":
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    torch.multiprocessing.spawn(train, [port], 2)
+"""
+
+
+def test_ranks_that_a_program_starts_itself_are_recorded(tmp_path: Path) -> None:
+    """As the group named after their function; the program that waits for them is in no row."""
+    (tmp_path / "train.py").write_text(LOOP)
+    (tmp_path / "spawn.py").write_text(SPAWNED)
+    done = run(tmp_path, [*GPUPROF, "--", sys.executable, "spawn.py"])
+    assert 0 == done.returncode, done.stderr
+    answer = explained(tmp_path)
+    assert [("train", 2)] == [(group["group"], group["workers"]) for group in answer["groups"]]
+    cause = answer["findings"][0]
+    assert ("train-1", "DataLoader.next", "") == (cause["worker"], cause["scope"], cause["config"])
+
+
 def test_a_program_without_torch_has_its_tree(tmp_path: Path) -> None:
     """Its interpreter starts the session; the program itself imports nothing of gpuprof."""
     program = "import queue, sys; q = queue.Queue(); q.put(1); q.get(); print(len(sys.argv))"

@@ -230,6 +230,8 @@ class Explanation:
         run: the run's id.
         driver: the name of the process that drives the steps; empty if each rank has its own.
         launched: whether `gpuprof run` started the run.
+        started: groups whose ranks another process of the run has started: no profiler can be put
+            in front of them.
         steps: how many steps there are, and the numbers of those left out.
         seconds: durations of the steps that count: ``median``, ``mean``, ``least``, ``most`` and
             ``sum``; ``loop``: from the beginning of the first of them to the end of the last,
@@ -258,6 +260,7 @@ class Explanation:
     run: str
     driver: str
     launched: bool
+    started: frozenset[str]
     steps: dict[str, Any]
     seconds: dict[str, float]
     attributes: list[Attribute]
@@ -314,6 +317,7 @@ class Explainer:
         members = dict(run.groups)
         if run.driver is not None and not record.graph.blind:  # a blind one may wait in any scope
             members = {"Runner": [run.processes[run.driver]], **members}
+        without_times = run.untimed | run.starters
         confidence = self._confidence()
         attributes, mfu = self._attributes()
         untimed_names = (run.processes[number].name for number in sorted(run.untimed))
@@ -324,6 +328,7 @@ class Explainer:
             run=run.name,
             driver="" if run.driver is None else run.processes[run.driver].name,
             launched=run.launched,
+            started=run.started,
             steps=self._steps(),
             seconds={
                 "median": record.median / 1e9,
@@ -341,7 +346,7 @@ class Explainer:
             groups=[
                 self._times(group, with_times)
                 for group, processes in members.items()
-                if (with_times := [p for p in processes if p.number not in run.untimed])
+                if (with_times := [p for p in processes if p.number not in without_times])
             ],
             scopes=[
                 ScopeTimes(

@@ -21,6 +21,7 @@ from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import RELEASES, Ledger
 from gpuprof._artifacts.runs import State
 from gpuprof._session.instruments.threads import THREAD
+from gpuprof._session.ledger import STARTS_RANKS
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -340,6 +341,20 @@ class Run:
         return times
 
     @functools.cached_property
+    def starters(self) -> frozenset[int]:
+        """The positions of the processes that do nothing but start ranks and wait for them."""
+        return frozenset(
+            process.number
+            for process in self.processes
+            if _groups_started(process) and not self.tracked[:, process.number].any()
+        )
+
+    @functools.cached_property
+    def started(self) -> frozenset[str]:
+        """The groups whose ranks another process of the run has started."""
+        return frozenset().union(*map(_groups_started, self.processes))
+
+    @functools.cached_property
     def running(self) -> frozenset[int]:
         """The positions of the processes whose main threads work where they are in no scope.
 
@@ -459,6 +474,11 @@ class Run:
         places, starts = np.unique(rows["place"], return_index=True)
         parts = np.split(rows, starts[1:])
         return dict(zip(places.tolist(), parts, strict=False))
+
+
+def _groups_started(process: Process) -> frozenset[str]:
+    events = process.ledger.events
+    return frozenset(str(e.get("group")) for e in events if e["event"] == STARTS_RANKS)
 
 
 def by_name(processes: Iterable[Process]) -> dict[str, list[Process]]:

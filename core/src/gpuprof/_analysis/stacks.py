@@ -29,6 +29,7 @@ from gpuprof._analysis.stragglers import ALL
 from gpuprof._artifacts import stacks as artifacts
 from gpuprof._artifacts.stacks import Function
 from gpuprof._session.instruments.threads import THREAD
+from gpuprof._session.stacks import LIBRARY
 from gpuprof.errors import OutputError
 
 Integers = NDArray[np.int64]
@@ -47,8 +48,6 @@ COMPARED = ("rank", "drift", "only this rank", "imbalance")
 """Causes of ranks that take longer than the others."""
 _ELSEWHERE = ("garbage collection", "node", "processor", "leak")
 """Causes that are not in the place."""
-_LIBRARY = re.compile(r"^<|[/\\](site|dist)-packages[/\\]|[/\\]lib(64)?[/\\]python[0-9.]+t?[/\\]")
-"""Files whose lines a user did not write."""
 _IDLE = re.compile(
     r"threading\.(Condition\.wait|Thread\.(join|_wait_for_tstate_lock))|queue\.\w*Queue\.get"
     r"|ray\._private\.worker\.Worker\.main_loop|ray\.train\..*\.ThreadRunner\._monitor_target"
@@ -534,7 +533,7 @@ def _with_users(rows: _Rows, depth: int) -> _Rows:
 
 
 def _is_users(function: Function) -> bool:
-    return not _LIBRARY.search(function.file)
+    return not LIBRARY.search(function.file)
 
 
 def _leads_to(elsewhere: Mapping[Stack, float], path: Sequence[Function], line: int) -> bool:
@@ -561,7 +560,7 @@ def numbered(read: artifacts.Stacks) -> list[Stack]:
 
 def is_idle(stack: Stack) -> bool:
     """Whether a stack has only library functions and waits for work."""
-    return _waits(stack) and all(_LIBRARY.search(function.file) for function, _ in stack)
+    return _waits(stack) and all(LIBRARY.search(function.file) for function, _ in stack)
 
 
 def _waits(stack: Stack) -> bool:

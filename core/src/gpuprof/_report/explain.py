@@ -68,6 +68,7 @@ _LEAST_MORE = 0.2
 sentence."""
 _LEAST_SAVED = 0.01
 """Share of a run above which a saving gets a sentence."""
+_LAUNCHER = "torchrun: gpuprof can put a profiler in front of the ranks that a launcher starts"
 _CUT_SHORT = ", or cut short by a worker's end"
 _WHOM = {ANYBODY: "", BARRIER: ", for the others", DATA: ", for data"}
 _KINDS = {
@@ -112,7 +113,7 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
 def as_dict(answer: Explanation) -> dict[str, Any]:
     """The whole answer as a mapping for JSON; docs/explain.md describes its keys."""
     content = {"version": JSON_VERSION, **attrs.asdict(answer)}
-    for name in ("shares", "untimed", "launched", "extra"):
+    for name in ("shares", "untimed", "launched", "started", "extra"):
         del content[name]
     for finding, line, entry in zip(
         answer.findings, answer.extra, content["findings"], strict=True
@@ -304,6 +305,8 @@ def _reason(answer: Explanation) -> str:
 
 
 def _config(answer: Explanation, finding: Finding) -> str:
+    if finding.group in answer.started:
+        return ""
     return config(finding, rounds=bool(answer.steps["round"]), launched=answer.launched)
 
 
@@ -593,7 +596,9 @@ def _finding(answer: Explanation, number: int, finding: Finding, line: Line | No
         says = if_ + gain(finding) if finding.samples is None else what_if(finding)
         lines.append(_tables.labelled("   saves   ", says))
     lines.append(_tables.labelled("   next    ", advice.action))
-    if command := _config(answer, finding):
+    if finding.group in answer.started and finding.facts.steps:
+        lines.append(_tables.labelled("   with    ", _LAUNCHER))
+    elif command := _config(answer, finding):
         row = _tables.labelled("   with    ", command)
         lines.append(row.replace("\n", " \\\n"))  # so that the command can be pasted
     return "\n".join(lines)

@@ -64,6 +64,8 @@ KEY = 8
 DRIVES = "drives"
 """The event of a process that drives the run. It makes the process a driver, whatever role its
 header has."""
+STARTS_RANKS = "starts ranks"
+"""The event of a process that starts a rank by itself, with the rank's group."""
 STEP_AT = "step at"
 """The event of a process whose steps are set by the key ``step_at``. Its last step may only have
 begun, because with an actor's method each call ends one step and begins the next."""

@@ -7,6 +7,7 @@ names of functions, modules and files, and never values of the job's variables.
 from __future__ import annotations
 
 import json
+import re
 import struct
 import threading
 import time
@@ -28,6 +29,8 @@ samples, start, end."""
 FUNCTION = ("function", "module", "file")
 """The fields that are written for a function."""
 
+LIBRARY = re.compile(r"^<|[/\\](site|dist)-packages[/\\]|[/\\]lib(64)?[/\\]python[0-9.]+t?[/\\]")
+"""Files whose lines a user did not write."""
 OWN_THREADS = "gpuprof-"
 """The prefix of the names of gpuprof's threads."""
 _MOST_A_SAMPLE = 75e-6

@@ -85,10 +85,10 @@ try:
 
     session()
     if "GPUPROF_LAUNCHED" in os.environ:
-        import gpuprof._launch.lightning
+        import gpuprof._launch.children
         import gpuprof.ray._unmodified
 
-        gpuprof._launch.lightning.install()
+        gpuprof._launch.children.install()
         gpuprof.ray._unmodified.install()
 except Exception as error:
     _what = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"

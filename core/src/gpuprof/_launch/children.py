@@ -1,0 +1,122 @@
+"""Records the ranks that a program starts by itself: with Lightning, or with multiprocessing.
+
+The start of such a process gets a worker's row of its own in its environment, so that
+`_start/sitecustomize.py` starts its session.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from gpuprof._session import public
+from gpuprof._session.ledger import STARTS_RANKS
+from gpuprof._session.stacks import LIBRARY
+from gpuprof._shim.row import VARIABLE, Row, decode, encode
+from gpuprof.frameworks import after_import, guarded, replace, say
+
+_PACKAGES = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning_fabric")
+_MOST = 256
+"""The most processes to record: a program may start one for each piece of work."""
+_started: Counter[str] = Counter()
+
+
+def install() -> None:
+    """Record the ranks that this process starts, if any."""
+    for package in _PACKAGES:
+        after_import(f"{package}.strategies.launchers.subprocess_script", _lightning)
+    after_import("multiprocessing.popen_spawn_posix", _multiprocessing)
+
+
+def _lightning(module: ModuleType) -> None:
+    def recording(original: Callable[..., Any]) -> Callable[..., Any]:
+        def _call_children_scripts(self: Any) -> Any:
+            with _recorded("Lightning", lambda row: _lightning_row(row, self.num_nodes)):
+                return original(self)
+
+        return _call_children_scripts
+
+    replace(module._SubprocessScriptLauncher, "_call_children_scripts", recording)
+
+
+def _lightning_row(row: Row, nodes: int) -> Row | None:
+    """The row of the other ranks of this node: each reads its own rank."""
+    if row["profiled"] or nodes > 1:
+        say(
+            "Lightning: only the first rank of a node is recorded; for all of them, type "
+            "`gpuprof run … -- torchrun …`",
+            "the job goes on",
+        )
+        return None
+    row["rank_variable"] = "LOCAL_RANK"
+    return row
+
+
+def _multiprocessing(module: ModuleType) -> None:
+    def recording(original: Callable[..., Any]) -> Callable[..., Any]:
+        def _launch(self: Any, process_obj: Any) -> Any:
+            from multiprocessing import resource_tracker
+
+            resource_tracker.ensure_running()  # or it would be started, and recorded, in `original`
+            with _recorded("multiprocessing", lambda row: _process_row(row, process_obj)):
+                return original(self, process_obj)
+
+        return _launch
+
+    replace(module.Popen, "_launch", recording, ["process_obj"])
+
+
+def _process_row(row: Row, process: Any) -> Row | None:
+    """The row of a process that runs the program's own function or class, which names its group.
+
+    Processes of libraries, such as those that load data, are not recorded.
+    """
+    runs, rank = process._target or type(process), None
+    spawn = sys.modules.get("torch.multiprocessing.spawn")
+    if spawn is not None and runs is spawn._wrap:
+        runs, rank = process._args[:2]
+    file = getattr(sys.modules.get(runs.__module__), "__file__", None)
+    if row["profiled"] or file is None or LIBRARY.search(file) or _started.total() >= _MOST:
+        return None
+    group = runs.__name__ if runs.__name__ != row["group"] else f"{runs.__name__}Process"
+    row["group"], row["rank"] = group, _started[group] if rank is None else rank
+    _started[group] += 1
+    session = public.session()
+    if session is not None and session.ledger is not None:
+        session.ledger.event(STARTS_RANKS, group=group)
+    if row.get("step_at", "").startswith("__main__:"):
+        row["step_at"] = row["step_at"].replace("__main__", "__mp_main__", 1)
+    return row
+
+
+@contextmanager
+def _recorded(starter: str, row_of: Callable[[Row], Row | None]) -> Iterator[None]:
+    """Record the processes that are started meanwhile, with the row made of this process's own."""
+    before = dict(os.environ)
+    variables = guarded(f"{starter}: its processes", lambda: _variables(row_of)) or {}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                del os.environ[name]
+
+
+def _variables(row_of: Callable[[Row], Row | None]) -> dict[str, str]:
+    from gpuprof._launch import at_start
+
+    value = os.environ.get(VARIABLE)
+    row = None if value is None else row_of(decode(value))
+    if row is None:
+        return {}
+    row["print_tree"] = False
+    path = at_start.path(os.environ.get("PYTHONPATH", ""))
+    return {VARIABLE: encode(row), "PYTHONPATH": path}

@@ -1,0 +1,73 @@
+"""Which processes of a program are recorded, and under which names."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from multiprocessing import pool
+from typing import Any
+
+import pytest
+from gpuprof._launch import children
+from gpuprof._launch.children import _process_row
+
+CONTEXT = multiprocessing.get_context("spawn")
+
+
+def sample() -> None:
+    """What the program has another process do."""
+
+
+class Worker(CONTEXT.Process):  # type: ignore[name-defined, misc]
+    """A process of the program's own."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_started() -> Iterator[None]:
+    """Begin, and end, with no process started."""
+    children._started.clear()
+    yield
+    children._started.clear()
+
+
+def name(process: Any, **row: Any) -> str:
+    """The name of the worker that a process is; empty if it is not recorded."""
+    own: Any = {"group": "Worker", "rank": 0, "profiled": False, **row}
+    made = _process_row(own, process)
+    return "" if made is None else f"{made['group']}-{made['rank']}"
+
+
+def test_a_group_is_named_after_its_function() -> None:
+    """Its ranks are counted as they start."""
+    process = CONTEXT.Process(target=sample)
+    assert ["sample-0", "sample-1"] == [name(process), name(process)]
+
+
+def test_a_class_with_the_starters_name_is_another_group() -> None:
+    """Or its ranks would be those of the program that starts them."""
+    assert "WorkerProcess-0" == name(Worker())
+
+
+def test_helpers_of_libraries_are_not_recorded() -> None:
+    """A pool's workers, for one."""
+    assert "" == name(CONTEXT.Process(target=pool.worker))
+
+
+def test_below_a_profiler_nothing_is_recorded() -> None:
+    """It follows the processes itself."""
+    assert "" == name(CONTEXT.Process(target=sample), profiled=True)
+
+
+def test_no_more_than_so_many_are_recorded() -> None:
+    """A program may start one for each piece of work."""
+    process = CONTEXT.Process(target=sample)
+    names = [name(process) for _ in range(children._MOST + 1)]
+    assert ["sample-255", ""] == names[-2:]
+
+
+def test_a_step_of_the_script_is_one_in_its_processes() -> None:
+    """There the script is another module."""
+    row: Any = {"group": "Worker", "profiled": False, "step_at": "__main__:train"}
+    made = _process_row(row, CONTEXT.Process(target=sample))
+    assert made is not None
+    assert "__mp_main__:train" == made["step_at"]
