@@ -37,9 +37,9 @@ def plan(
 
     Args:
         config: as `gpuprof.ray.Profiler` takes it.
-        workers: ``{"ActorGroup": 8, "EnvGroup": {"count": 2, "gpus": 1, "nodes": ["a", "b"]}}``,
-            the same as a YAML file, or ``"ActorGroup=8:1,EnvGroup=2"`` (ranks, and after the colon
-            GPUs of each). ``None``: the groups that `config` names.
+        workers: ``{"ActorGroup": 8, "EnvGroup": {"count": 2, "gpus": 1, "nodes": ["a", "b"]}}``, a
+            YAML file with such a mapping, or ``"ActorGroup=8:1,EnvGroup=2"`` (ranks, and after a
+            colon GPUs per rank). ``None``: the groups that `config` names.
         system: the system whose settings `config` holds: ``rlinf``, ``verl``, ``nemo-rl``;
             ``None``: gpuprof.
         overrides: ``key.key=value``, as on Hydra's command line.

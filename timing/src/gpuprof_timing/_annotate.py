@@ -20,8 +20,8 @@ class annotate:
 
     Args:
         name: what the timeline shows.
-        crosses_tasks: the range may end in another task or thread than it began in. Set by itself
-            for coroutine functions.
+        crosses_tasks: the range may end in another task or thread than it began in. Always true for
+            coroutine functions.
 
     >>> @annotate("load")
     ... def load():

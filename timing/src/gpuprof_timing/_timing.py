@@ -32,19 +32,18 @@ class Timing(Reading):
     timed from the call to the end, awaiting included. A generator, asynchronous or not, is timed
     only while it runs; each resumption is a call.
 
-    A key may be used at several places of the tree; each place is a node of its own. A scope with
-    the key of the scope around it uses that scope's node: recursion counts every call and the time
-    of the outermost one. A key that is not a string, such as a member of an `Enum`, is named by its
-    `str`, and found by either.
+    The same key at several places of the tree has a node at each. A scope with the key of the scope
+    around it uses that scope's node: recursion counts every call and the time of the outermost one.
+    A key that is not a string, such as a member of an `Enum`, is shown by its `str`; the tree finds
+    it by either.
 
     Threads and asyncio tasks nest separately; a task started inside a scope nests below it. Under
     the global lock no call is lost, however many threads share a node; on a free-threaded build,
-    threads that share a node can lose calls, so give each thread a `Timing` of its own and `merge`
-    them.
+    threads that share a node can lose calls, so give each thread its own `Timing` and `merge` them.
 
     As a mapping, and by attribute, it gives seconds for every key: for `add_time` the sum over all
-    places that do not lie below the same key, for `timeit` the most recent, for `time_avg` the mean
-    of all windows together.
+    nodes of that key, recursion counted once; for `timeit` the most recent duration; for `time_avg`
+    the mean of all windows together.
 
     Args:
         name: the title of the printed tree.
@@ -118,19 +117,19 @@ class Timing(Reading):
 
         Args:
             name: its key in the tree.
-            device: ``cuda`` also measures the time on the current stream, between two events that
-                are read later: no scope waits for the GPU. It is the time from one event to the
-                other, not the time that the GPU was busy. Without CUDA, and while a CUDA graph is
-                captured, only the CPU's time is measured. A scope's end reads earlier events, which
-                breaks a capture by another thread in the mode ``global``, torch's default.
-            waits_for: the scope waits, and does no work of its own: for the group of that name,
-                for all other ranks of its own group (``barrier``), for ``data`` from outside, or
-                for whom nobody knows (``*``).
-            key: a text, bytes, or a tuple of several, that the other side of the wait knows, too. A
-                scope that waits ends after the scope elsewhere that has the same key and does not
-                wait; scopes that wait for the ``barrier`` with the same key meet. A function is
-                called when the scope ends, with the arguments of the decorated function if there is
-                one. Used while a ledger is written, and else free.
+            device: ``cuda`` also measures the time between two events on the current stream, which
+                is not the time that the GPU was busy. The events are read later, so no scope waits
+                for the GPU. Without CUDA, and while a CUDA graph is captured, only the CPU's time
+                is measured. A scope's end reads earlier events, which breaks a capture by another
+                thread in the mode ``global``, torch's default.
+            waits_for: what the scope waits for, without working itself: the group of that name, all
+                other ranks of its own group (``barrier``), ``data`` from outside, or an unknown
+                worker (``*``).
+            key: a text, bytes, or a tuple of several, that both sides of the wait know. A scope
+                that waits ends after the scope elsewhere that has the same key and does not wait;
+                scopes that wait for the ``barrier`` with the same key meet. A function is called
+                when the scope ends, with the arguments of the decorated function if there is one.
+                Without a ledger, a key is ignored and costs nothing.
 
         Raises:
             ValueError: another device, or one together with `waits_for` or `key`.

@@ -93,10 +93,10 @@ class timer(AbstractContextManager["timer"]):
 
     Args:
         name: the key in the tree and the name of the range, verbatim.
-        waits_for: what a scope that only waits is waiting for: a worker group, ``barrier`` for all
-            other ranks of its own group, ``data`` from outside, ``*`` if nobody knows.
-        key: a text, bytes, or a tuple of several, that the other side of the wait knows, too; or a
-            function that returns it. See `gpuprof.Timing.add_time`.
+        waits_for: what the scope waits for, without working itself: a worker group, ``barrier`` for
+            all other ranks of its own group, ``data`` from outside, ``*`` for an unknown worker.
+        key: a text, bytes, or a tuple of several, that both sides of the wait know; or a function
+            that returns it. See `gpuprof.Timing.add_time`.
 
     >>> @timer("actor/run_training")
     ... def run_training():
@@ -195,11 +195,12 @@ def step(number: int, /, **attributes: float) -> AbstractContextManager[object]:
     opened the window already, the step joins it. Outside windows it only measures the step's time.
 
     Args:
-        number: of the step.
-        attributes: numbers by any names, such as ``frames=512``, of this process's part of the
-            step. Those of all steps are added up, and shown with the timing tree, with their rate.
-            ``buffer``, how many samples wait, is not added up. ``flops``, with what the process's
-            devices can do in a second at most as ``peak_flops``, give the MFU.
+        number: the step's number.
+        attributes: numbers for this process's part of the step, under any names, such as
+            ``frames=512``. They are added up over all steps, and shown with their rate below the
+            timing tree. ``buffer``, the number of waiting samples, is averaged instead. ``flops``
+            and ``peak_flops``, the most that the process's devices can do in a second, give the
+            MFU.
 
     >>> with step(3, frames=512):
     ...     pass
@@ -226,15 +227,15 @@ def sample(sample: str | int, /, phase: str = "generate") -> Phase | NoPhase:
     process that is not recorded does nothing.
 
     Args:
-        sample: the sample's id, which no other sample of the run has. The same text and number,
-            such as ``"17"`` and 17, are one sample.
+        sample: the sample's id, unique in the run. A number and the same number as text, such as 17
+            and ``"17"``, are one sample.
         phase: its name. ``queued``, ``generate``, ``tool``, ``reward``, ``buffered`` and
             ``trained`` are known to `gpuprof explain`; other names are shown as they are. A sample
             that is ``queued`` or ``buffered`` stays so until its next phase, in any process.
 
     Returns:
-        A context manager. Its method ``note`` notes numbers of this phase by any names:
-        ``tokens``, ``turns``, ``bytes``, or ``version``, that of the weights.
+        A context manager. Its method ``note`` records numbers of this phase under any names, such
+        as ``tokens``, ``turns``, ``bytes``, or the weights' ``version``.
 
     >>> with sample("prompt-17/0", phase="generate") as rollout:
     ...     rollout.note(tokens=512, version=3)
@@ -305,12 +306,12 @@ def forget_library_steps() -> None:
 
 
 def sync_mark(barrier: Callable[[], object]) -> None:
-    """Pass some barriers in all processes of a job without a driver, to compare their clocks.
+    """Compare the clocks of all processes of a job without a driver, by passing some barriers.
 
     Nobody leaves a barrier before all have entered it. So the ledgers of several nodes can be put
-    on one line of time, with a bound on the error: about the time that the fastest barrier takes.
-    Call it in all processes alike, once at the beginning, and again every few minutes against the
-    drift. On Ray the driver compares the clocks by itself.
+    on one time line, with an error of at most about the time that the fastest barrier takes. Call
+    it in all processes, once at the beginning, and again every few minutes because clocks drift. On
+    Ray the driver compares the clocks by itself.
 
     Args:
         barrier: waits for all processes, as ``torch.distributed.barrier`` does. It is called four

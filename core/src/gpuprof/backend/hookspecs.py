@@ -3,8 +3,8 @@
 A backend is a class. An entry point in the group ``gpuprof.backends`` names it; the entry's name
 is the backend's name. Its attrs class `Options` describes its settings, with help in each field's
 metadata. gpuprof makes one instance per plan and one per session, each with an `Options`.
-`contract` is the version of the contract that it is written for, or the first and the last one.
-With ``start_in_thread = True`` windows are opened and closed on the thread of the job that marks
+`contract` is the version of the contract that the class is written for, or the first and the last
+one. With ``start_in_thread = True`` windows are opened and closed on the job's thread that marks
 the steps.
 
 The class implements the hooks below with `gpuprof.backend.hookimpl`; a hook may leave out arguments
@@ -76,7 +76,7 @@ def inject_env(worker: Worker, tool: Tool) -> dict[str, str | None] | None:
 def start_capture(worker: Worker, window: Window, tool: Tool | None) -> None:
     """Start to record. May raise: `stop_capture` still follows.
 
-    `tool` is what `probe` finds in the worker, and ``None`` without that hook. The step waits for
+    `tool` is the result of `probe` in the worker, or ``None`` without that hook. The step waits for
     up to 60 s, and then goes on; the window opens late.
     """
 
@@ -85,7 +85,7 @@ def start_capture(worker: Worker, window: Window, tool: Tool | None) -> None:
 def stop_capture(worker: Worker, window: Window, tool: Tool | None) -> list[str] | None:
     """Stop recording. Return the window's files, or ``None`` if they are only known later.
 
-    The step waits for it and for `collect_files`, together, for up to 120 s, and then goes on.
+    The step waits for this hook and `collect_files`, up to 120 s together, and then goes on.
     """
 
 
@@ -115,14 +115,16 @@ def missing_tool() -> str | None:
 
 @hookspec
 def diagnose(worker: Worker, tool: Tool, purpose: Purpose) -> list[Check] | None:
-    """On a node: check that the tool works for such a worker.
+    """On a node: check that the tool works for such a worker. Every wait needs a timeout.
 
-    `purpose` is ``plan`` for ``gpuprof plan``: only have the tool read the options, and start no
-    program. It is ``start`` before any worker starts: try the tool on an empty program; on Ray it
-    has 60 s, together with `probe`. A check that fails then refuses the run: its `key` names the
-    option to blame, its `detail` has the tool's own words. It is ``doctor`` for ``gpuprof doctor``,
-    which has asked for ``start`` before: run further checks; one that fails has a remedy. Every
-    wait needs a timeout.
+    `purpose` says what to check:
+
+    - ``plan``, for ``gpuprof plan``: have the tool read the options, and start no program.
+    - ``start``, before any worker starts: try the tool on an empty program. A failed check refuses
+      the run; its `key` names the option to blame, its `detail` quotes the tool. On Ray it has
+      60 s, together with `probe`.
+    - ``doctor``, for ``gpuprof doctor``, after ``start``: run further checks; a failed one has a
+      remedy.
     """
 
 
@@ -170,17 +172,17 @@ def check_report(path: str) -> str | None:
 def read_ranges(path: str) -> list[RangeTimes] | None:
     """Return gpuprof's ranges in a finished file; ``None`` if another backend wrote the file.
 
-    Without this hook they are taken from what `read_spans` calls ``ranges``: implement it only if
-    you know more, such as their GPU work, or can be much faster.
+    Without this hook, the ranges are the tracks that `read_spans` calls ``ranges``: implement it
+    only if it returns more, such as the ranges' GPU work, or is much faster.
 
     One `RangeTimes` for each name inside the same `parents`. Leave `parents` empty where the
     nesting is not known, as for ranges of asyncio tasks, which may overlap.
 
-    Several files are read at once, each in a thread of its own. The result is kept until the file,
-    the backend's release or its settings change.
+    Several files are read at once, each in its own thread. The result is kept until the file, the
+    backend's release or its settings change.
 
     Raise `ToolError` if the program that reads the file is missing. The backend has the settings of
-    the file's run, but for programs: see `gpuprof.backend.option`.
+    the file's run, except options that name programs: see `gpuprof.backend.option`.
     """
 
 

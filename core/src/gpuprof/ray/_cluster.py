@@ -56,7 +56,7 @@ def examine_nodes(config: Config, address: str = "auto") -> list[tuple[str, list
         The checks, with the name of their node.
 
     Raises:
-        GpuprofError: there is none.
+        GpuprofError: no cluster answers.
     """
     nodes = connected_nodes(address)
     # the cluster's own limit: it is set when a node is started, and is the same on all nodes

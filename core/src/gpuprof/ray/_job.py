@@ -28,10 +28,11 @@ def hook_workers(
     """Have ``ray.init`` ask Ray to call ``install_in_worker`` of `module` in each worker process.
 
     Args:
-        module: its full name.
-        wanted: asked when Ray starts, as only then are the job's settings known.
+        module: the module's full name.
+        wanted: whether to do so; called when Ray starts, since the job's settings are known only
+            then.
         before_shutdown: called before ``ray.shutdown``.
-        prepare: makes the job's runtime environment from the one that was given.
+        prepare: makes the job's runtime environment from the one passed to ``ray.init``.
         after_init: called when Ray has started.
     """
     if hasattr(ray.init, _MARK):
@@ -122,16 +123,16 @@ def worker_hook(module: str, theirs: Any) -> Callable[[], None]:
 
 
 def start_as_ray_does() -> None:
-    """Start Ray, or connect to it, unless the program has, as Ray does for its first actor."""
+    """Start or connect to Ray, as Ray does for a program's first actor, unless it is running."""
     from ray._private.auto_init_hook import auto_init_ray
 
     auto_init_ray()
 
 
 def link_from_ray_logs(directory: str, backend: str) -> None:
-    """Link a run from the directory of Ray's own profiler, if that is on this node.
+    """Link a run from the directory where Ray's own profiler writes, if it is on this node.
 
-    Ray calls that one as it calls the profiler, and so do our backends.
+    That directory is named after the profiler, as our backend is.
     """
     with contextlib.suppress(Exception):
         session = ray._private.worker._global_node.get_session_dir_path()

@@ -117,14 +117,14 @@ class Profiler:
     """Profiles the workers of a Ray job.
 
     Args:
-        config: a YAML file, a mapping (OmegaConf included), or ``None``: the file that
-            ``GPUPROF_CONFIG`` names, or nothing is profiled. The configuration may stand in it
-            under ``profiling`` or ``cluster.profiling``. Trees are printed in any case.
-        path: where the mapping lies in a larger configuration, for messages.
+        config: a YAML file, a mapping (OmegaConf included), or ``None`` for the file that
+            ``GPUPROF_CONFIG`` names; without one, nothing is profiled. The configuration may be
+            below the key ``profiling`` or ``cluster.profiling``. Trees are printed in any case.
+        path: the mapping's place in a larger configuration, for messages.
         system: whose settings `config` holds: ``rlinf``, ``verl``, ``nemo-rl``; ``None``: gpuprof's
             own.
-        overrides: ``key.key=value``, as on Hydra's command line. They win over the environment, and
-            that over `config`.
+        overrides: ``key.key=value``, as on Hydra's command line. They override the environment,
+            which overrides `config`.
 
     Raises:
         ConfigError: the configuration or ``GPUPROF_RUN`` is not valid.
@@ -331,8 +331,8 @@ class Profiler:
         Raises:
             ConfigError: the group's keys are not valid, `runtime_env` already wraps the worker, the
                 rank's actor is still running, or `make` returned no actor's handle.
-            ToolError: a node that may get the worker lacks the profiler's program, or that refuses
-                the options.
+            ToolError: a node that may get the worker lacks the profiler's program, or the program
+                refuses the options.
 
         >>> learner = profiler.start(
         ...     lambda options: Learner.options(**options).remote(learning_rate),
@@ -351,9 +351,9 @@ class Profiler:
         """The options for `.options()` of a task, or of an actor that `start` cannot start.
 
         A task marks its own steps with `gpuprof.step`, or its whole life is captured. Calls with
-        the same rank run in one process, one after the other; concurrent calls need ranks of their
-        own. In the source of a framework, where the options are needed before the place that starts
-        the actor, register its handle with `add` afterwards.
+        the same rank run in one process, one after the other; concurrent calls need different
+        ranks. If a framework needs the options before it starts the actor, register the actor's
+        handle with `add` afterwards.
 
         Args:
             group: the worker group's name.
@@ -363,8 +363,8 @@ class Profiler:
         Raises:
             ConfigError: the group's keys are not valid, `runtime_env` already wraps the worker, or
                 the rank's actor is still running.
-            ToolError: a node that may get the worker lacks the profiler's program, or that refuses
-                the options.
+            ToolError: a node that may get the worker lacks the profiler's program, or the program
+                refuses the options.
         """
         worker_plan, options = self._prepare(group, rank, options)
         if worker_plan is not None:
@@ -425,7 +425,7 @@ class Profiler:
             group: the name of their group.
 
         Raises:
-            ConfigError: it has our variable.
+            ConfigError: `runtime_env` sets gpuprof's own variable.
         """
         if self.directory is None:
             return dict(runtime_env or {})
@@ -434,8 +434,9 @@ class Profiler:
     def add(self, handle: Any, *, group: str, rank: int) -> None:
         """Register an actor that was started with `worker_options`, as `start` does by itself.
 
-        gpuprof then opens its windows, collects its tree and measures its clock. Also register one
-        that is not profiled: its tree leaves out the steps in which others are.
+        gpuprof then opens its windows, collects its tree and measures its clock. Also register an
+        actor that is not profiled, so that its tree leaves out the steps in which others are
+        captured.
 
         Raises:
             ConfigError: the rank's earlier actor is still running, or `handle` is no actor's.
@@ -519,9 +520,9 @@ class Profiler:
     def step_metrics(self) -> dict[str, float | str]:
         """What is known about the last step, for the job's own tracker.
 
-        The keys begin with ``gpuprof/``. The duration and rates are those of the last step. What
-        the ledgers tell comes a few seconds later, from the second call on: ``recorded_step`` is
-        the step that it is about. docs/while-it-runs.md describes all keys.
+        The keys begin with ``gpuprof/``. The duration and rates are those of the last step. Figures
+        from the ledgers are a few seconds old, and begin with the second call; ``recorded_step`` is
+        their step. docs/while-it-runs.md describes all keys.
 
         >>> with Profiler({"backend": "none"}) as profiler:
         ...     with profiler.step(0, tokens=512):
