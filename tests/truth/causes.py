@@ -165,8 +165,9 @@ class Accusation:
         scope: where; empty for all scopes.
         to: how fast it becomes: as the median of the ``peers`` of its role in each step, or as it
             usually is if there are none; as the ``mean`` of all in each step; ``half``; ``zero``;
-            ``capped``: at most as much as `most`; or ``dealt``: the same samples, dealt evenly.
-        most: what is left of a longer time.
+            ``capped``: no sample is longer than `most`; or ``dealt``: the same samples, dealt
+            evenly.
+        most: the length at which samples end.
     """
 
     group: str
@@ -192,11 +193,9 @@ class Accusation:
             hit = [rank for rank in range(ranks) if nodes[rank] == self.node]
         others = [rank for rank in range(ranks) if rank not in hit]
         times = times.copy()
-        if self.to == "dealt":
-            return times
-        if self.to == "capped":
-            times = times.clip(max=self.most)
-        elif self.to == "zero":
+        if self.to in ("capped", "dealt"):
+            return times  # of samples, once all that makes their lengths is known
+        if self.to == "zero":
             times[:, hit] = 0.0
         elif self.to == "half":
             times[:, hit] /= 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Collection
 from pathlib import Path
 
 import attrs
@@ -12,7 +13,7 @@ import numpy as np
 
 from truth.causes import BETWEEN, OF_SAMPLES, START, SUBMIT, UNEVEN, Accusation, Cause
 from truth.fresh import FRESH
-from truth.rollouts import ROLLOUTS
+from truth.rollouts import LENGTH, ROLLOUTS
 from truth.topologies import CHECKPOINT, LOAD, LOG, SYNC, TOPOLOGIES, Topology, shape_of
 from truth.world import DISTRIBUTIONS, DRIVER, NOISES, Machine, Recorder, World
 
@@ -93,14 +94,26 @@ class Job:
         """Milliseconds."""
         return self.run(self.causes).loop
 
+    def _without(self, removed: Collection[int]) -> float:
+        """The milliseconds of the loop without some of its causes.
+
+        Uneven tokens are the same tokens dealt evenly then: with fewer it would be another job.
+        """
+        dealt = [number for number in removed if self.causes[number].kind == "uneven tokens"]
+        left = [
+            cause
+            for number, cause in enumerate(self.causes)
+            if number not in removed or number in dealt
+        ]
+        evenly = Accusation("Rollout", (), LENGTH, to="dealt") if dealt else None
+        return self.run(tuple(left), without=evenly).loop
+
     @functools.cached_property
     def savings(self) -> dict[tuple[int, ...], float]:
         """Share of the loop that is saved without each set of causes."""
         numbers = [number for number, cause in enumerate(self.causes) if cause.nameable]
         return {
-            removed: 1 - self.run(
-                tuple(cause for number, cause in enumerate(self.causes) if number not in removed)
-            ).loop / self.loop
+            removed: 1 - self._without(removed) / self.loop
             for size in range(1, len(numbers) + 1)
             for removed in itertools.combinations(numbers, size)
         }  # fmt: skip

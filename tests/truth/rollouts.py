@@ -97,9 +97,10 @@ def _lengths(world: World, row: int, calls: Sequence[int]) -> NDArray[np.float64
         * np.exp(_SPREAD * _normal(seed, f"length/{call}", *shape)[row])
         for call in calls
     ])  # fmt: skip
-    if world.without is not None and world.without.to == "dealt":
-        return _dealt(lengths)
-    return lengths
+    without = world.without
+    if without is not None and without.to == "capped":
+        return lengths.clip(max=without.most)
+    return _dealt(lengths) if without is not None and without.to == "dealt" else lengths
 
 
 def _dealt(lengths: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
 import pytest
+from gpuprof._analysis.reading import read
 from support.made_ledgers import RELEASES, WAITS
 
 from truth.adversary import Description
 from truth.causes import COLLECTOR, START, SUBMIT, UNEVEN, Accusation, Cause
 from truth.fresh import FRESH
 from truth.jobs import Job, drawn
-from truth.rollouts import BYTES, LENGTH, ROLLOUTS
+from truth.rollouts import BYTES, LENGTH, ROLLOUTS, TOKENS
 from truth.scoring import explained, first_named, judged, names, outcome
 from truth.topologies import LOAD, TOPOLOGIES, WEIGHTS
 from truth.world import DRIVER, Machine, Recorder
@@ -280,6 +282,22 @@ def test_a_cause_of_samples_is_named_with_what_it_saves(
     found = judged(made, explained(made))
     assert "right" == found.said, found
     assert pytest.approx(found.real, abs=0.04) == found.claimed
+
+
+def test_capped_samples_are_no_longer_than_the_cap(tmp_path: Path) -> None:
+    """Whatever else makes samples of unlike length: the truth of a claimed tail is such a job."""
+    made = of_samples("agent loop", "tail", 1.0)
+    recorder = Recorder(made.machine)
+    made.run(made.causes, recorder, Accusation("Rollout", (), LENGTH, to="capped", most=20.0))
+    samples = read(recorder.write(tmp_path / "run")).samples
+    tokens = np.nan_to_num(samples.notes["tokens"])
+    assert 20 * TOKENS == np.bincount(samples.sample, tokens).max()
+
+
+def test_uneven_tokens_cost_what_dealing_them_evenly_saves() -> None:
+    """Shorter samples would be another job, not the same one with its samples dealt evenly."""
+    made = of_samples("agent loop", "uneven tokens", 0.6)
+    assert {(0,): made.saves(Accusation("Rollout", (), LENGTH, to="dealt"))} == made.savings
 
 
 @pytest.mark.parametrize("distribution", ["log-normal 15 %", "log-normal 40 %"])
