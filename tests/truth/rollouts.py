@@ -71,6 +71,7 @@ class Engine:
     def _decodes(self, length: float, row: int) -> Program:
         speed = self.world.times(self.rank.group, "decode", 1)[row, self.rank.number]
         self.decoding += 1
+        yield 0.0  # samples that begin at the same time slow each other from the start
         while length > 0:
             part = min(2.0, length)
             length -= part
