@@ -271,7 +271,7 @@ def of_samples(topology: str, kind: str, size: float) -> Job:
         ("free rollouts", "slow tool", 6.0),
         ("free rollouts", "slow rollouts", 1.0),
         ("free rollouts", "lost samples", 1.0),
-        ("free rollouts", "slow learner", 1.0),
+        ("free rollouts", "slow learner", 0.07),
     ],
 )
 def test_a_cause_of_samples_is_named_with_what_it_saves(

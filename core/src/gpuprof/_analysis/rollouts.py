@@ -49,7 +49,7 @@ _BESIDE = 0.1
 """Share of the time of training in which samples must be in flight, to be generated beside it."""
 _EXPLAINED = 0.7
 """Share of what infinitely fast rollouts would save that a finding must save to be the reason."""
-_IDLE = 0.3
+_IDLE = 0.2
 """Share of their slots that rollouts must leave empty to be held up."""
 _LEAST_LOST = 0.02
 """Share of the work on samples that must be lost to be a cause."""
