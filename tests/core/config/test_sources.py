@@ -67,6 +67,20 @@ def test_an_override_removes_a_key() -> None:
     assert ["ranks: not set, so '~ranks' cannot remove it"] == problems(BASE, overrides=["~ranks"])
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("instruments=", "names of ray, torch, queue, as a list or separated by commas or null"),
+        ("watchdog= ", "a number or null"),
+        ("output_dir=", "a directory, such as ."),
+    ],
+)
+def test_an_empty_override_is_not_null(text: str, expected: str) -> None:
+    """Null would set the default, such as all instruments; an empty text is refused."""
+    key = text.partition("=")[0]
+    assert [f"{key}: '' is not valid; expected {expected}"] == problems(BASE, overrides=[text])
+
+
 @pytest.mark.parametrize("text", ["steps", "=3", "a..b=1", "+", "~"])
 def test_what_is_no_override(text: str) -> None:
     """An override without a key or a value is refused in the words that were given."""

@@ -332,7 +332,7 @@ def _override(data: dict[str, Any], text: str, sections: Iterable[str]) -> dict[
         raise ConfigError(
             f"{shown(text)} is not valid as an override; expected key.key=value, +key=value or ~key"
         )
-    new = parse_value(value)
+    new = parse_value(value) if value.strip() else ""  # as Hydra; YAML would read null
     copy = below = dict(data)
     for position, key in enumerate(keys[:-1]):
         inner = below.get(key)
