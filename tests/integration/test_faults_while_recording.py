@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import cluster
 from support.launched import GPUPROF, run
 
 PLANTED = """
@@ -84,14 +85,15 @@ print("over")
 PRINTED = "5 [1, 1, 1, 1, 1] 1\n" * 2 + "over\n"
 
 
-def with_faults(directory: Path, faults: str, ray: Path) -> list[str]:
+def with_faults(directory: Path, faults: str) -> list[str]:
     """Run the job; the lines that gpuprof has logged of the planted faults."""
+    ray = cluster.make()
     (directory / "sitecustomize.py").write_text(PLANTED)
     (directory / "job.py").write_text(JOB)
-    variables = {"PYTHONPATH": str(directory), "RAY_DIRECTORY": str(ray), "FAULTS": faults}
+    variables = {"PYTHONPATH": str(directory), "RAY_DIRECTORY": ray, "FAULTS": faults}
     done = run(directory, [*GPUPROF, "--", sys.executable, "job.py"], **variables)
     assert (0, PRINTED) == (done.returncode, done.stdout), done.stderr
-    logs = ray.glob("session_2*/logs/worker-*.err")
+    logs = Path(ray).glob("session_2*/logs/worker-*.err")
     texts = [done.stderr, *(log.read_text() for log in logs)]
     lines = [line for text in texts for line in text.splitlines()]
     return [line.partition("] ")[2] or line for line in lines if "ZeroDivisionError" in line]
@@ -100,9 +102,7 @@ def with_faults(directory: Path, faults: str, ray: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def logged(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What a job has logged in which each part of the recording fails once."""
-    directories = (tmp_path_factory.mktemp(name) for name in ("job", "ray"))
-    directory, ray = directories
-    return with_faults(directory, "parts", ray)
+    return with_faults(tmp_path_factory.mktemp("job"), "parts")
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,9 @@ def test_each_worker_says_that_it_cannot_connect(logged: list[str]) -> None:
     assert lines
 
 
-def test_a_run_that_cannot_begin_leaves_the_job_alone(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_run_that_cannot_begin_leaves_the_job_alone(tmp_path: Path) -> None:
     """It is said once, and no actor is changed."""
-    logged = with_faults(tmp_path, "run", tmp_path_factory.mktemp("ray"))
+    logged = with_faults(tmp_path, "run")
     assert ["Ray: the run: ZeroDivisionError: planted; gpuprof leaves it out"] == [
         line.partition("WARNING ")[2] or line for line in logged
     ]

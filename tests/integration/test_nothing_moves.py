@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import several_nodes
+from support.cluster import make, several_nodes
 from support.launched import GPUPROF, started
 from support.waiting import wait_until
 
@@ -102,11 +102,11 @@ def named(run: Path, group: str) -> tuple[str, ...]:
 
 
 def test_two_actors_that_call_each_other_are_a_deadlock(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both are named, and that the driver waits for them."""
     (tmp_path / "job.py").write_text(ACTORS)
-    monkeypatch.setenv("RAY_DIRECTORY", str(tmp_path_factory.mktemp("r")))
+    monkeypatch.setenv("RAY_DIRECTORY", make())
     monkeypatch.setenv("RAY_worker_niceness", "0")
     with started(tmp_path, [*GPUPROF, "--", sys.executable, "job.py"]) as (process, _):
         (run,) = tmp_path.glob("gpuprof-output/*")

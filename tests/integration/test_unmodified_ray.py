@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from gpuprof._artifacts.ledger import RELEASES, WAITS, ledgers
+from support import cluster
 from support.launched import GPUPROF, NSIGHT, reports, run
 
 JOB = """
@@ -169,9 +170,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """Its directory, and what it printed on both streams."""
     directory = tmp_path_factory.mktemp("job")
     (directory / "job.py").write_text(JOB)
-    ray = tmp_path_factory.mktemp("ray")
     command = [*GPUPROF, "--", sys.executable, "job.py"]
-    done = run(directory, command, RAY_DIRECTORY=str(ray), RAY_worker_niceness="0")
+    done = run(directory, command, RAY_DIRECTORY=cluster.make(), RAY_worker_niceness="0")
     assert 0 == done.returncode, done.stderr
     return directory, done.stdout, done.stderr
 

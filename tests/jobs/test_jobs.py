@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pytest
 from gpuprof._analysis import reading
+from support import cluster
 from support.launched import run
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -49,14 +50,15 @@ class Job(NamedTuple):
         assert re.match(rf"{worker} \d+ % \({re.escape(scope)} ", self.answer["bounds"])
 
 
-def result(directory: Path, command: list[str], place: Path) -> tuple[str, str]:
+def result(directory: Path, command: list[str]) -> tuple[str, str]:
     """Run a program; the line that says its result, and its stderr."""
+    place = cluster.make()
     variables = {
-        "HF_HOME": str(place),
+        "HF_HOME": place,
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "RAY_AUTH_MODE": "disabled",  # a token would be a file in the home directory
-        "RAY_DIRECTORY": str(place),
+        "RAY_DIRECTORY": place,
         "TOKENIZERS_PARALLELISM": "false",
     }
     done = run(directory, [*command, str(directory)], **variables)
@@ -72,7 +74,7 @@ class Start(Protocol):
 
 
 @pytest.fixture
-def job(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Start:
+def job(tmp_path: Path) -> Start:
     """Runs a command with gpuprof and without."""
 
     def start(name: str, *arguments: str, launcher: list[str] | None = None) -> Job:
@@ -80,8 +82,8 @@ def job(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Start:
         alone, recorded = tmp_path / "alone", tmp_path / "recorded"
         for directory in (alone, recorded):
             directory.mkdir()
-        expected, _ = result(alone, command, tmp_path_factory.mktemp("ray"))
-        actual, log = result(recorded, [*GPUPROF, *command], tmp_path_factory.mktemp("ray"))
+        expected, _ = result(alone, command)
+        actual, log = result(recorded, [*GPUPROF, *command])
         files = recorded.glob("gpuprof-output/*/*/*.ledger")
         workers = {file.name.split(".")[0] for file in files}
         asked = run(recorded, ["gpuprof", "explain", "--json"])

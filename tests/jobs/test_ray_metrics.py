@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import cluster
 from support.launched import run
 
 PROGRAM = Path(__file__).parent / "programs" / "ray_metrics.py"
@@ -19,7 +20,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         tmp_path_factory.mktemp("job"),
         [sys.executable, str(PROGRAM)],
         RAY_AUTH_MODE="disabled",
-        RAY_DIRECTORY=str(tmp_path_factory.mktemp("ray")),
+        RAY_DIRECTORY=cluster.make(),
     )
     assert 0 == done.returncode, done.stderr
     return dict(re.findall(r'^ray_gpuprof_(\w+)\{.*?\bof="([^"]*)"', done.stdout, re.MULTILINE))

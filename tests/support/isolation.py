@@ -34,11 +34,13 @@ def own_place() -> Iterator[None]:
     """
     mark = uuid.uuid4().hex
     around = tempfile.gettempdir()
-    place = tempfile.mkdtemp(prefix="gp-")  # short: Ray puts sockets below it
+    place = tempfile.mkdtemp(prefix="gp-")
+    # not below TMPDIR, which may be long: the path of a socket has at most 107 bytes
+    ray = tempfile.mkdtemp(prefix="gp-", dir="/tmp")
     variables = {
         MARK: mark,
         "TMPDIR": place,
-        "RAY_TMPDIR": place,
+        "RAY_TMPDIR": ray,
         # Ray starts its workers with niceness 15: beside tests that compute, they would crawl
         "RAY_worker_niceness": "0",
     }
@@ -46,10 +48,10 @@ def own_place() -> Iterator[None]:
     os.environ.update(variables)
     tempfile.tempdir = None
     # Ray's Cluster writes its address there, and does not make it
-    os.mkdir(os.path.join(place, "ray"))
+    os.mkdir(os.path.join(ray, "ray"))
     # nsys 2022.4: the lock of the memory that all of this machine's share
     share_temporary(place, ["nvidia"], around)
-    own = {"ray", "nvidia", "state"}
+    own = {"nvidia", "state"}
     try:
         yield
         processes = _wait_for_the_end(mark)
@@ -62,7 +64,8 @@ def own_place() -> Iterator[None]:
             if name in before:
                 os.environ[name] = before[name]
         tempfile.tempdir = None
-        shutil.rmtree(place, ignore_errors=True)
+        for directory in (place, ray):
+            shutil.rmtree(directory, ignore_errors=True)
     assert not processes, "processes that the tests have left running:\n" + "\n".join(processes)
     assert not files, f"files that the tests have left in {place}: {', '.join(files)}"
     names = {*before, *after} - {*variables, "PYTEST_CURRENT_TEST"}

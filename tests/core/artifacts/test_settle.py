@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpuprof._artifacts.records import NodeRecord
-from gpuprof._artifacts.settle import find_damage, settle_node
+from gpuprof._artifacts.records import NodeRecord, Start
+from gpuprof._artifacts.settle import captured_windows, find_damage, settle_node
 from gpuprof._config.load import load
 from gpuprof._plan.planner import Planner
 from gpuprof._shim.node import node_name
 from gpuprof._shim.scratch import _prefix
+from gpuprof.backend.types import Window, Worker
 from support.run_files import own_scratch, session_file, status, window_entry
 
 SOURCE = """
@@ -181,3 +182,24 @@ def test_what_earlier_runs_have_left_beside_it_goes_too(settle: Settle, tmp_path
         (directory / name).write_text("half")
     settle()
     assert (False, True) == (disposable.exists(), kept.exists())
+
+
+@pytest.mark.parametrize(
+    ("changes", "began", "expected"),
+    [
+        ({}, True, ["lifetime"]),
+        ({"discrete": True}, True, []),
+        ({"windows": (Window(1, 3, 4),)}, True, []),
+        ({}, False, []),
+    ],
+    ids=["whole life", "discrete", "a step", "never began"],
+)
+def test_the_windows_of_a_worker_without_gpuprof(
+    changes: dict[str, Any], began: bool, expected: list[str]
+) -> None:
+    """Its whole life, if that was planned: without a session nobody opens a step or a scope."""
+    worker = Worker(
+        "run", "A", 0, "node", "1", "/out", **{"windows": (Window(1, None, None),), **changes}
+    )
+    start = Start("A", 0, "1", session=None, tool=None, began=began)
+    assert expected == [window.label for window in captured_windows(worker, start)]

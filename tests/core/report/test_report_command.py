@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from gpuprof._artifacts import runs
+from gpuprof._artifacts.formats import FileState
 from gpuprof._artifacts.reasons import Reason
 from gpuprof._artifacts.receipt import Receipt, ReceiptRow
 from gpuprof._cli import main
 from gpuprof._config.load import load
+from gpuprof._report.ranges import gone
 from gpuprof_timing import Timing
 from support.manual_clock import Clock
 from support.run_files import manifest, session_file
@@ -186,3 +188,31 @@ def test_a_receipt_fits_80_columns() -> None:
     lines = Receipt(rows, "/o/r").table().splitlines()
     assert 80 >= max(map(len, lines))
     assert [True, True] == [any(f".{n}.rep" in line for line in lines) for n in range(2)]
+
+
+def test_a_complete_report_that_is_gone_is_named(tmp_path: Path) -> None:
+    """By the run's present directory; what lies outside it is still on its node."""
+    ours = make_run(tmp_path, "a", 1.0)
+    (ours / "node" / "A-0.rep").write_text("here")
+    places = ["/was/a/node/A-0.rep", "/was/a/node/A-1.rep", "/staged/A-2.rep", None]
+    states: list[FileState] = ["complete", "complete", "complete", "missing"]
+    rows = [
+        ReceiptRow(f"A-{rank}", "node", "step-3", place, 1, state)
+        for rank, (place, state) in enumerate(zip(places, states, strict=True))
+    ]
+    rows.append(ReceiptRow("A-4", "node", "step-3", "/was/a/node/A-4.rep", 1, "missing"))
+    receipt = Receipt(tuple(rows), "/was/a").to_dict()
+    (ours / "manifest.json").write_text(json.dumps(manifest("a", receipt)))
+    elsewhere = tmp_path / "no run"
+    elsewhere.mkdir()
+    expected = [f"{ours / 'node' / 'A-1.rep'}: missing; the receipt lists it as complete"]
+    assert expected == gone([str(elsewhere), str(ours)])
+
+
+def test_a_run_without_a_manifest_misses_no_report(tmp_path: Path) -> None:
+    """Nobody knows yet which it was to have; a damaged one is named."""
+    ours = make_run(tmp_path, "a", 1.0)
+    assert [] == gone([str(ours)])
+    (ours / "manifest.json").write_text("{")
+    (fault,) = gone([str(ours)])
+    assert fault.startswith(f"{ours / 'manifest.json'}: ")

@@ -159,3 +159,23 @@ def test_a_refused_window_is_not_an_error() -> None:
     windows.refuse(PLANNED[0], "too late")
     entry = windows.entry(1)
     assert (None, "too late") == (windows.problem(1), entry and entry["error"])
+
+
+@pytest.mark.parametrize(("opens", "seconds"), [(True, 2.0), (False, 7.0)])
+def test_a_window_is_as_long_as_it_was_open(
+    opens: bool, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the time in which the profiler opened it, unless it never said that it did."""
+    now = 100.0
+    monkeypatch.setattr("gpuprof._session.windows.time.perf_counter", lambda: now)
+    record = Windows(PLANNED)
+    record.begin(PLANNED[0])
+    now += 5.0
+    if opens:
+        record.opened()
+    now += 2.0
+    record.begin_closing()
+    now += 3.0
+    record.end()
+    entry = record.entry(1)
+    assert seconds == (entry and entry["seconds"])
