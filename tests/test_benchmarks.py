@@ -53,6 +53,8 @@ LONG = (
     "armed_idle",
     "sampling_cost",
     "machine_causes",  # tests/integration/test_usage.py has a real run
+    "hangs",  # tests/core/cli/test_stacks.py has the same jobs
+    "lines_of_code",  # tests/truth has the lines of simulated jobs
     "explain_on_ray",  # the truth suite takes the same path with simulated runs
     "real_cluster",
     "recording_cost",  # two Ray clusters; tests/integration/test_unmodified_ray.py records a job

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from support.scripts import script
 
-pytest.importorskip("torch")
+# `make docs` records the run, too; tests/integration/test_unmodified.py has a job of its kind
+pytestmark = [pytest.mark.torch, pytest.mark.exhaustive]
 real_run = script("real_run")
 
 

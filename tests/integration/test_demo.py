@@ -171,6 +171,7 @@ def test_the_page_of_the_demo(profiled: tuple[Path, str], tmp_path: Path) -> Non
 STAND_IN = Path(__file__).parents[1] / "support" / "rocprof_stand_in" / "bin"
 
 
+@pytest.mark.exhaustive  # tests/rocprof_sys has the stand-in, on Ray, too
 def test_the_demo_under_a_stand_in_for_rocprof_sys_which_records_no_gpu(
     tmp_path: Path, short: list[str]
 ) -> None:

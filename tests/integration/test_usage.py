@@ -12,7 +12,7 @@ import pytest
 from support.waiting import DEADLINE
 
 LEAKS, BURNS, STARVES = range(3)
-READINGS = 12
+READINGS = 9
 A_STEP = 2 * 2**20
 JOB = f"""
 import glob, os, threading, time, gpuprof

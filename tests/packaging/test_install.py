@@ -71,8 +71,9 @@ COMBINATIONS = (
     Combination("gpuprof-testing", ()),
     Combination("gpuprof[sample_factory]", (), ("sample-factory",)),
 )
-EACH_RUN = ("gpuprof", "gpuprof[nsight,rocprof_sys]", "gpuprof-torch-profiler")
-"""None, all of ours and somebody else's: `make dist` tries the others, too."""
+EACH_RUN = ("gpuprof", "gpuprof[nsight,rocprof_sys]")
+"""None, and all of ours; the kit installs the wheel of somebody else's. `make dist` tries them all.
+"""
 
 
 class Environment:

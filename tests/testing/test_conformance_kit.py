@@ -100,13 +100,31 @@ def test_a_good_backend_passes(install: Install, tmp_path: Path) -> None:
     assert {} == failed
 
 
+READS = {
+    "reports_are_checked",
+    "ranges_are_read_as_they_were",
+    "spans_are_where_and_when_they_were",
+}
+"""Checks whose faults are in hooks that read a report, and change nothing of what workers leave."""
+
+
+@pytest.fixture(scope="module")
+def story() -> dict[str, Any]:
+    """What workers have left under the first of these faults."""
+    return {}
+
+
 @pytest.mark.parametrize(
     "mutant", MUTANTS, ids=lambda mutant: f"{mutant.check}-{mutant.message.replace(' ', '_')}"
 )
-def test_a_broken_backend_fails_its_check(mutant: Mutant, install: Install, tmp_path: Path) -> None:
+def test_a_broken_backend_fails_its_check(
+    mutant: Mutant, install: Install, tmp_path: Path, story: dict[str, Any]
+) -> None:
     """One fault, the check that is for it, and a message that says what and how to mend it."""
     assert mutant.good in SOURCE
     case = kit(install, SOURCE.replace(mutant.good, mutant.bad) + BROKEN_PARTS)
+    if mutant.check in READS:
+        type(case)._shared = story
     expect_failure(case, mutant.check, tmp_path, mutant.message)
 
 

@@ -8,7 +8,7 @@ import pytest
 from gpuprof_testing import BackendConformance
 from gpuprof_torch_profiler import TorchProfilerBackend
 
-pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 
 class TestTorchProfiler(BackendConformance):

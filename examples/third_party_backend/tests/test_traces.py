@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import threading
@@ -16,7 +17,7 @@ from gpuprof.errors import ConfigError
 from gpuprof_torch_profiler import TorchProfilerBackend
 from gpuprof_torch_profiler._options import Schedule, TorchProfilerOptions
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 WINDOW = Window(1, 3, 4)
 ONE_TRACE_EACH = pytest.mark.filterwarnings(
@@ -29,6 +30,8 @@ def record(directory: Path, rounds: int = 1, **options: Any) -> list[Path]:
 
     Returns the traces.
     """
+    import torch  # here, for pytest only collects tests in most processes
+
     directory.mkdir(exist_ok=True)
     backend = TorchProfilerBackend(TorchProfilerOptions(**options))
     worker = Worker("run", "A", 0, "node", "1", str(directory), (WINDOW,))
@@ -147,7 +150,7 @@ def test_a_counted_range_that_outlives_its_window(
 ) -> None:
     """A range that ends after its window does not advance the schedule, which would crash."""
     steps: list[None] = []
-    monkeypatch.setattr(torch.profiler.profile, "step", lambda self: steps.append(None))
+    monkeypatch.setattr("torch.profiler.profile.step", lambda self: steps.append(None))
     backend = in_a_schedule(tmp_path)
     inside, outlives = backend.open_range("round"), backend.open_range("round")
     with outlives:
@@ -182,10 +185,9 @@ def test_steps_and_the_end_of_the_window_take_turns(
         with backend.open_range("round"):
             pass
 
+    profile = importlib.import_module("torch.profiler").profile
     for name in ("step", "stop"):
-        monkeypatch.setattr(
-            torch.profiler.profile, name, spy(getattr(torch.profiler.profile, name))
-        )
+        monkeypatch.setattr(profile, name, spy(getattr(profile, name)))
     counting = threading.Thread(target=count)
     counting.start()
     first_is_in.wait()
@@ -201,7 +203,7 @@ def test_torch_is_left_alone_once_a_step_has_failed(
 ) -> None:
     """It would be in the middle of something, and end the process when it is stopped."""
     backend = in_a_schedule(tmp_path)
-    profile = torch.profiler.profile
+    profile = importlib.import_module("torch.profiler").profile
     stop, told = profile.stop, list[Any]()
 
     def fail(self: Any) -> None:

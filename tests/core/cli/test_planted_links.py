@@ -1,13 +1,14 @@
 """A run from somebody else, full of links: no command writes to where they point.
 
-Each command runs twice in this process: on one copy of a run to learn the names that it writes, and
-on another where these names are links. A name with this process's id is the same in both.
+Each command runs in this process, on one copy of a run to learn the names that it writes, and on
+others where these names are links. A name with this process's id is the same in all of them.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -88,13 +89,19 @@ def learning() -> Iterator[list[str]]:
         _written = None
 
 
-def make_run(root: Path) -> Path:
+@pytest.fixture(scope="module")
+def ledgers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of a run with a ledger of each kind of process."""
+    return page_run.write(tmp_path_factory.mktemp("ledgers") / "run")
+
+
+def make_run(root: Path, ledgers: Path) -> Path:
     """A run with a ledger of each kind of process, a report, orders, and staged files."""
     run = root / "out" / "run"
     run.mkdir(parents=True)
     config = {"backend": "reader", "output_dir": str(run.parent), "staging_dir": str(root / "tmp")}
     runs.begin(str(run), "run", load(config, environ={}))
-    page_run.write(run)
+    shutil.copytree(ledgers, run, dirs_exist_ok=True)
     about = run_file("run", directory=str(run), working_dir=str(root / "tmp"), config=config)
     (run / "run.json").write_text(json.dumps({**about, "backend": "reader"}))
     (run / "manifest.json").unlink(missing_ok=True)
@@ -137,23 +144,36 @@ def written(victims: Path, kind: str) -> list[str]:
     ]
 
 
-def attack(
-    root: Path,
-    work: Callable[[Path], object],
-    kind: str,
-    make: Callable[[Path], Path] = make_run,
-) -> list[str]:
-    """Let `work` write into a run full of links. Returns the names of what was written outside."""
-    learned = make(root / "learned")
-    with learning() as names:
-        work(learned)
-    learned.mkdir(exist_ok=True)  # a command may remove it
-    run = make(root / "planted")
-    victims = root / "victims"
-    victims.mkdir()
-    plant(run, learned, names, victims, kind)
-    work(run)
-    return written(victims, kind)
+Attack = Callable[[str, str, Callable[[Path], object], Callable[[Path], Path]], list[str]]
+
+
+@pytest.fixture(scope="module")
+def lessons() -> dict[str, tuple[Path, list[str]]]:
+    """A run in which somebody has written, and the names, by who has."""
+    return {}
+
+
+@pytest.fixture
+def attack(tmp_path: Path, lessons: dict[str, tuple[Path, list[str]]]) -> Attack:
+    """Lets somebody write into a run full of links: the names of what is written outside."""
+
+    def attack(
+        who: str, kind: str, work: Callable[[Path], object], make: Callable[[Path], Path]
+    ) -> list[str]:
+        if who not in lessons:
+            learned = make(tmp_path / "learned")
+            with learning() as names:
+                work(learned)
+            learned.mkdir(exist_ok=True)  # a command may remove it
+            lessons[who] = learned, names
+        run = make(tmp_path / "planted")
+        victims = tmp_path / "victims"
+        victims.mkdir()
+        plant(run, *lessons[who], victims, kind)
+        work(run)
+        return written(victims, kind)
+
+    return attack
 
 
 def test_every_command_has_a_call() -> None:
@@ -167,7 +187,7 @@ kinds = pytest.mark.parametrize("kind", ["a file", "nothing", "a directory"])
 @kinds
 @pytest.mark.parametrize("call", [name for name in CALLS if name != "run"])
 def test_no_command_writes_through_a_link(
-    tmp_path: Path, install: Callable[..., str], call: str, kind: str
+    attack: Attack, ledgers: Path, install: Callable[..., str], call: str, kind: str
 ) -> None:
     """Neither at the final name of a file nor at its temporary one."""
     install(READER, reader="Reader")
@@ -177,7 +197,7 @@ def test_no_command_writes_through_a_link(
         done = CliRunner().invoke(main, words)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
 
-    assert [] == attack(tmp_path, invoke, kind)
+    assert [] == attack(call, kind, invoke, lambda root: make_run(root, ledgers))
 
 
 def _nothing(root: Path) -> Path:
@@ -188,7 +208,7 @@ def _nothing(root: Path) -> Path:
 
 @kinds
 def test_no_driver_writes_through_a_link(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    attack: Attack, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Its run's name may be one that somebody knew before."""
     monkeypatch.setenv("GPUPROF_RUN", "run")
@@ -198,12 +218,12 @@ def test_no_driver_writes_through_a_link(
         with suppress(ConfigError), Profiler(config) as profiler, profiler.step(0):
             pass
 
-    assert [] == attack(tmp_path, drive, kind, _nothing)
+    assert [] == attack("driver", kind, drive, _nothing)
 
 
 @kinds
 def test_no_rank_writes_through_a_link(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Neither `gpuprof run` itself, nor the shim in front of the worker, nor the worker."""
     monkeypatch.setenv("GPUPROF_RUN", "run")
@@ -218,7 +238,7 @@ def test_no_rank_writes_through_a_link(
         done = subprocess.run([GPUPROF, *words], capture_output=True, text=True)
         assert "done\n" == done.stdout, done.stderr
 
-    assert [] == attack(tmp_path, launch, kind, _nothing)
+    assert [] == attack("rank", kind, launch, _nothing)
 
 
 @pytest.mark.parametrize("command", ["html", "timeline", "collect"])
@@ -237,3 +257,10 @@ def test_nothing_is_written_into_a_run_that_is_a_link(
     said = f"a link, and nothing is written through one; name the directory itself: {run}"
     assert said in done.output
     assert before == sorted(run.rglob("*"))
+
+
+@pytest.mark.parametrize("kind", ["a file", "nothing"])
+def test_a_write_through_a_link_is_seen(attack: Attack, kind: str) -> None:
+    """As somebody would write who knows nothing of links."""
+    seen = attack("careless", kind, lambda run: (run / "new").write_text("taken"), _nothing)
+    assert [".-new"] == seen
