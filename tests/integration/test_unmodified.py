@@ -89,8 +89,8 @@ def test_the_results_are_the_same(ddp: tuple[Path, str]) -> None:
     assert done.stdout == printed
 
 
-SPAWNED = """
-import os, runpy, socket
+STARTER = """
+import os, runpy, socket, sys
 import torch.multiprocessing
 
 def train(rank, port):
@@ -101,15 +101,16 @@ def train(rank, port):
 if __name__ == "__main__":
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-    torch.multiprocessing.spawn(train, [port], 2)
+    torch.multiprocessing.start_processes(train, [port], 2, start_method=sys.argv[1])
 """
 
 
-def test_ranks_that_a_program_starts_itself_are_recorded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_ranks_that_a_program_starts_itself_are_recorded(method: str, tmp_path: Path) -> None:
     """As the group named after their function; the program that waits for them is in no row."""
     (tmp_path / "train.py").write_text(LOOP)
-    (tmp_path / "spawn.py").write_text(SPAWNED)
-    done = run(tmp_path, [*GPUPROF, "--", sys.executable, "spawn.py"])
+    (tmp_path / "ranks.py").write_text(STARTER)
+    done = run(tmp_path, [*GPUPROF, "--", sys.executable, "ranks.py", method])
     assert 0 == done.returncode, done.stderr
     answer = explained(tmp_path)
     assert [("train", 2)] == [(group["group"], group["workers"]) for group in answer["groups"]]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+import os
+from collections import Counter
 from multiprocessing import pool
 from typing import Any
 
 import pytest
 from gpuprof._launch import children
-from gpuprof._launch.children import _process_row
+from gpuprof._launch.children import _process_row, _spawned_row
 
 CONTEXT = multiprocessing.get_context("spawn")
 
@@ -23,11 +24,10 @@ class Worker(CONTEXT.Process):  # type: ignore[name-defined, misc]
 
 
 @pytest.fixture(autouse=True)
-def nothing_started() -> Iterator[None]:
-    """Begin, and end, with no process started."""
-    children._started.clear()
-    yield
-    children._started.clear()
+def nothing_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes that this one starts are counted from none."""
+    monkeypatch.setattr(children, "_process", (os.getpid(), None))
+    monkeypatch.setattr(children, "_started", Counter())
 
 
 def name(process: Any, **row: Any) -> str:
@@ -68,6 +68,6 @@ def test_no_more_than_so_many_are_recorded() -> None:
 def test_a_step_of_the_script_is_one_in_its_processes() -> None:
     """There the script is another module."""
     row: Any = {"group": "Worker", "profiled": False, "step_at": "__main__:train"}
-    made = _process_row(row, CONTEXT.Process(target=sample))
+    made = _spawned_row(row, CONTEXT.Process(target=sample))
     assert made is not None
     assert "__mp_main__:train" == made["step_at"]

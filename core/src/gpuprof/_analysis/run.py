@@ -346,7 +346,9 @@ class Run:
         return frozenset(
             process.number
             for process in self.processes
-            if _groups_started(process) and not self.tracked[:, process.number].any()
+            if _groups_started(process)
+            and process.number not in self.edges
+            and not self.tracked[:, process.number].any()
         )
 
     @functools.cached_property

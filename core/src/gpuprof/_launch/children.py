@@ -1,7 +1,7 @@
 """Records the ranks that a program starts by itself: with Lightning, or with multiprocessing.
 
-The start of such a process gets a worker's row of its own in its environment, so that
-`_start/sitecustomize.py` starts its session.
+Such a process gets a worker's row of its own in its environment. Its session is started by
+`_start/sitecustomize.py`, or after the fork.
 """
 
 from __future__ import annotations
@@ -24,13 +24,18 @@ _PACKAGES = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning", "ligh
 _MOST = 256
 """The most processes to record: a program may start one for each piece of work."""
 _started: Counter[str] = Counter()
+_process: tuple[int, str | None] = 0, None
+"""The process whose children are recorded, and its own row."""
 
 
 def install() -> None:
     """Record the ranks that this process starts, if any."""
+    global _process
+    _process = os.getpid(), os.environ.get(VARIABLE)
     for package in _PACKAGES:
         after_import(f"{package}.strategies.launchers.subprocess_script", _lightning)
-    after_import("multiprocessing.popen_spawn_posix", _multiprocessing)
+    after_import("multiprocessing.popen_spawn_posix", _spawned)
+    after_import("multiprocessing.popen_fork", _forked)
 
 
 def _lightning(module: ModuleType) -> None:
@@ -57,18 +62,46 @@ def _lightning_row(row: Row, nodes: int) -> Row | None:
     return row
 
 
-def _multiprocessing(module: ModuleType) -> None:
+def _spawned(module: ModuleType) -> None:
     def recording(original: Callable[..., Any]) -> Callable[..., Any]:
         def _launch(self: Any, process_obj: Any) -> Any:
             from multiprocessing import resource_tracker
 
             resource_tracker.ensure_running()  # or it would be started, and recorded, in `original`
-            with _recorded("multiprocessing", lambda row: _process_row(row, process_obj)):
+            with _recorded("multiprocessing", lambda row: _spawned_row(row, process_obj)):
                 return original(self, process_obj)
 
         return _launch
 
     replace(module.Popen, "_launch", recording, ["process_obj"])
+
+
+def _spawned_row(row: Row, process: Any) -> Row | None:
+    if row.get("step_at", "").startswith("__main__:"):  # there, the script has another name
+        row["step_at"] = row["step_at"].replace("__main__", "__mp_main__", 1)
+    return _process_row(row, process)
+
+
+def _forked(module: ModuleType) -> None:
+    from multiprocessing import util
+
+    def recording(original: Callable[..., Any]) -> Callable[..., Any]:
+        def _launch(self: Any, process_obj: Any) -> Any:
+            with _recorded("multiprocessing", lambda row: _process_row(row, process_obj), False):
+                return original(self, process_obj)
+
+        return _launch
+
+    replace(module.Popen, "_launch", recording, ["process_obj"])
+    util.register_after_fork(module, _start_after_fork)
+
+
+def _start_after_fork(_: ModuleType) -> None:
+    global _process
+    pid, row = _process
+    if os.environ.get(VARIABLE) != row:  # a process that is forked otherwise has its parent's
+        _process = pid, os.environ.get(VARIABLE)
+        guarded("multiprocessing: this process", public.session)
 
 
 def _process_row(row: Row, process: Any) -> Row | None:
@@ -81,7 +114,9 @@ def _process_row(row: Row, process: Any) -> Row | None:
     if spawn is not None and runs is spawn._wrap:
         runs, rank = process._args[:2]
     file = getattr(sys.modules.get(runs.__module__), "__file__", None)
-    if row["profiled"] or file is None or LIBRARY.search(file) or _started.total() >= _MOST:
+    is_users = file is not None and not LIBRARY.search(file)
+    is_counted = os.getpid() == _process[0] and _started.total() < _MOST
+    if row["profiled"] or not (is_users and is_counted):
         return None
     group = runs.__name__ if runs.__name__ != row["group"] else f"{runs.__name__}Process"
     row["group"], row["rank"] = group, _started[group] if rank is None else rank
@@ -89,16 +124,24 @@ def _process_row(row: Row, process: Any) -> Row | None:
     session = public.session()
     if session is not None and session.ledger is not None:
         session.ledger.event(STARTS_RANKS, group=group)
-    if row.get("step_at", "").startswith("__main__:"):
-        row["step_at"] = row["step_at"].replace("__main__", "__mp_main__", 1)
     return row
 
 
 @contextmanager
-def _recorded(starter: str, row_of: Callable[[Row], Row | None]) -> Iterator[None]:
-    """Record the processes that are started meanwhile, with the row made of this process's own."""
+def _recorded(
+    starter: str, row_of: Callable[[Row], Row | None], imports: bool = True
+) -> Iterator[None]:
+    """Record the processes that are started meanwhile.
+
+    Args:
+        starter: what starts them.
+        row_of: their row, from this process's own; ``None``: they are not recorded.
+        imports: whether they import `_start/sitecustomize.py`.
+    """
     before = dict(os.environ)
     variables = guarded(f"{starter}: its processes", lambda: _variables(row_of)) or {}
+    if not imports:
+        variables.pop("PYTHONPATH", None)
     os.environ.update(variables)
     try:
         yield
