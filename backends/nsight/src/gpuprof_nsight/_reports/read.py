@@ -1,4 +1,4 @@
-"""Reading a report: its ranges and, with a GPU, its kernels, copies and CUDA calls.
+"""Reading a report: its ranges, and all that it recorded.
 
 The tables of ``nsys export`` are documented in the "SQLite Schema Reference" of the Nsight Systems
 user guide. The CUDA tables exist only if CUDA was traced. Times are nanoseconds since the session
@@ -50,8 +50,6 @@ _NESTING = f"""
     {{order}}
 """
 _STRING = "SELECT value FROM StringIds WHERE id = ?"
-# CUpti_ActivityMemcpyKind
-_COPY_KINDS = {1: "host to device", 2: "device to host", 8: "device to device", 10: "peer to peer"}
 
 
 @attrs.frozen
@@ -67,46 +65,6 @@ class Range:
     end: int
     process: int
     thread: int
-
-
-@attrs.frozen
-class Kernel:
-    """One kernel on a GPU.
-
-    Times in nanoseconds; `correlation` is shared with the CUDA call that launched it.
-    """
-
-    name: str
-    start: int
-    end: int
-    device: int
-    stream: int
-    correlation: int
-
-
-@attrs.frozen
-class Copy:
-    """One memory copy: `size` in bytes, `kind` such as ``host to device``."""
-
-    kind: str
-    size: int
-    start: int
-    end: int
-    device: int
-    stream: int
-    correlation: int
-
-
-@attrs.frozen
-class CudaCall:
-    """One call of the CUDA runtime or driver, on the CPU."""
-
-    name: str
-    start: int
-    end: int
-    process: int
-    thread: int
-    correlation: int
 
 
 class Report:
@@ -126,40 +84,6 @@ class Report:
         for name, of, start, end, process, thread in self._rows(f"{_RANGES} ORDER BY event.start"):
             if domain is None or of == domain:
                 yield Range(name, of, start, end, process, thread)
-
-    def kernels(self) -> Iterator[Kernel]:
-        """The kernels, by start."""
-        yield from (
-            Kernel(*row)
-            for row in self._rows_of(
-                "CUPTI_ACTIVITY_KIND_KERNEL",
-                "SELECT string.value, work.start, work.end, work.deviceId, work.streamId, "
-                "work.correlationId FROM {table} AS work "
-                "LEFT JOIN StringIds AS string ON string.id = coalesce(work.demangledName, "
-                "work.shortName) ORDER BY work.start",
-            )
-        )
-
-    def copies(self) -> Iterator[Copy]:
-        """The memory copies, by start."""
-        for kind, *rest in self._rows_of(
-            "CUPTI_ACTIVITY_KIND_MEMCPY",
-            "SELECT copyKind, bytes, start, end, deviceId, streamId, correlationId FROM {table} "
-            "ORDER BY start",
-        ):
-            yield Copy(_COPY_KINDS.get(kind, f"kind {kind}"), *rest)
-
-    def cuda_calls(self) -> Iterator[CudaCall]:
-        """The CUDA calls, by start."""
-        columns = f"{_PROCESS.format(column='globalTid')}, {_THREAD.format(column='globalTid')}"
-        yield from (
-            CudaCall(*row)
-            for row in self._rows_of(
-                "CUPTI_ACTIVITY_KIND_RUNTIME",
-                f"SELECT string.value, start, end, {columns}, correlationId FROM {{table}} "
-                "LEFT JOIN StringIds AS string ON string.id = nameId ORDER BY start",
-            )
-        )
 
     def range_times(self, domain: str) -> list[RangeTimes]:
         """The durations of a domain's ranges by name and nesting, with their calls' GPU time.
@@ -210,9 +134,6 @@ class Report:
         ]
         condition = " OR ".join(conditions) or "0"
         return condition if domain else f"NOT coalesce({condition}, 0)"
-
-    def _rows_of(self, table: str, query: str) -> Iterator[Any]:
-        return self._rows(query.format(table=table)) if table in self._tables() else iter(())
 
     def _tables(self) -> set[str]:
         return {
