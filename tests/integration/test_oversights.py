@@ -95,30 +95,6 @@ def test_an_actor_without_our_options(
     assert (said,) == profiler.finalize().faults
 
 
-@pytest.mark.parametrize(
-    "group", [pytest.param("EnvGroup", marks=pytest.mark.exhaustive), "ActorGroup"]
-)
-def test_an_actor_that_was_added_as_another_worker(
-    ray: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, group: str
-) -> None:
-    """A step after names both workers, whether the other one would be profiled or not."""
-    said = (
-        f"{group}-1: this actor was started as ActorGroup-0; add it with group='ActorGroup', "
-        "rank=0, as in worker_options"
-    )
-    with Profiler(config(tmp_path)) as profiler:
-        options = profiler.worker_options(group="ActorGroup", rank=0, num_cpus=0)
-        actor = ray.remote(Worker).options(**options).remote()
-        profiler.add(actor, group=group, rank=1)
-        ray.get(actor.train.remote(0))  # so Ray's table has it
-        for step in range(2):
-            with profiler.step(step):
-                ray.get(actor.train.remote(step))
-            assert 1 == caplog.messages.count(said)
-    assert said in profiler.finalize().faults
-    assert [] == [message for message in caplog.messages if "not captured" in message]
-
-
 def test_an_actor_with_its_own_profiler_is_refused(ray: Any, tmp_path: Path) -> None:
     """Ray's own `nsight` key and gpuprof would each replace the worker's command."""
     profiler = Profiler(config(tmp_path, steps=[0]))

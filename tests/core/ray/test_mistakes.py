@@ -9,38 +9,6 @@ from gpuprof.ray import _mistakes
 from gpuprof.ray._mistakes import MistakeLog, UnregisteredActors
 
 
-def _planner() -> Planner:
-    return Planner(load({"backend": "nsight", "worker_groups": "all", "steps": [2]}), "run", "/out")
-
-
-class _Id:
-    def hex(self) -> str:
-        return "a1"
-
-
-class _Handle:
-    _actor_id = _Id()
-
-
-def test_an_actor_that_rays_table_has_late(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is looked for again at the next step, and named once."""
-    table: list[tuple[str, tuple[str, int]]] = []
-    monkeypatch.setattr(_mistakes, "_actors_started_here", lambda run, alive: iter(table))
-    mistakes = MistakeLog(_planner())
-    mistakes.note_added(_Handle(), "Env", 1, is_planned=True)
-    mistakes.warn([])
-    assert [] == [message for message in caplog.messages if "was started as" in message]
-    assert mistakes.due
-    table.append(("a1", ("Actor", 0)))
-    mistakes.warn([])
-    assert ["Env-1: this actor was started as Actor-0"] == [
-        message.partition(";")[0] for message in caplog.messages if "was started as" in message
-    ]
-    assert not mistakes.due
-
-
 def expecting(*keys: tuple[str, int]) -> UnregisteredActors:
     """Workers of a run without a profiler, not registered yet."""
     expected = UnregisteredActors("run")
@@ -54,7 +22,7 @@ def test_an_actor_that_was_never_added_is_named_without_a_profiler(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Once, at the next step; tasks are in no table of actors, and are not named."""
-    table = [("a1", ("A", 0)), ("a2", ("A", 1))]
+    table = [("A", 0), ("A", 1)]
     monkeypatch.setattr(_mistakes, "_actors_started_here", lambda run, alive: iter(table))
     expected = expecting(("A", 0), ("A", 1), ("A", 2), ("Task", 0))
     expected.remove(("A", 2))
@@ -68,12 +36,12 @@ def test_an_actor_without_windows_that_rays_table_has_late(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is looked for again."""
-    table: list[tuple[str, tuple[str, int]]] = []
+    table: list[tuple[str, int]] = []
     monkeypatch.setattr(_mistakes, "_actors_started_here", lambda run, alive: iter(table))
     expected = expecting(("A", 0))
     expected.warn(0)
     assert [] == caplog.messages
-    table.append(("a1", ("A", 0)))
+    table.append(("A", 0))
     expected.warn(1)
     assert 1 == len(caplog.messages)
 
@@ -87,19 +55,3 @@ def test_a_misspelt_group_is_a_fault_without_a_profiler() -> None:
         "worker_groups: 'Env' matches none of Actor",
     ] == MistakeLog(planner).faults(rows)
     assert [] == MistakeLog(planner).faults([*rows, planner.worker("Env", 0)])
-
-
-def test_an_actor_that_rays_table_never_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is looked for three times: the table may be long."""
-    looked: list[str] = []
-
-    def look(run: str, alive: bool) -> list[tuple[str, tuple[str, int]]]:
-        looked.append(run)
-        return []
-
-    monkeypatch.setattr(_mistakes, "_actors_started_here", look)
-    mistakes = MistakeLog(_planner())
-    mistakes.note_added(_Handle(), "Env", 1, is_planned=True)
-    while mistakes.due:
-        mistakes.warn([])
-    assert 3 == len(looked)

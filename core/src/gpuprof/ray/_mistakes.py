@@ -25,9 +25,8 @@ Key = tuple[str, int]
 _NEXT = float("-inf")
 """Stands for the first step of a worker without windows, so that the next step looks for it."""
 _LOOKS = 3
-"""How many steps look for an added actor in Ray's table when they begin. The number is limited
-because the table may be long, and an actor that was not started with `worker_options` is never
-found."""
+"""How many steps look for an actor in Ray's table when they begin. The number is limited because
+the table may be long, and a task is never in it."""
 
 
 class MistakeLog:
@@ -40,21 +39,16 @@ class MistakeLog:
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
         self._unwrapped: list[str] = []
-        self._added: dict[str, Key] = {}
-        self._misnamed: dict[Key, Key] = {}
         self._logged: set[str] = set()
-        self._looks = _LOOKS
         self.due = True
 
-    def note_added(self, handle: Any, group: str, rank: int, is_planned: bool) -> None:
+    def note_added(self, group: str, rank: int, is_planned: bool) -> None:
         """Note an actor that was added.
 
         Args:
             is_planned: whether `worker_options` was called for the actor's group and rank. If not,
                 that is a mistake, unless the actor would not be profiled anyway.
         """
-        self._added[handle._actor_id.hex()] = group, rank
-        self._looks = _LOOKS
         self.due = True
         if not is_planned:
             with contextlib.suppress(GpuprofError):
@@ -67,8 +61,7 @@ class MistakeLog:
         Args:
             rows: the workers planned so far.
         """
-        self._look_for_misnamed()
-        self.due = bool(self._added) and self._looks > 0
+        self.due = False
         for sentence in [*oversights(self._planner.config, rows), *self._of_actors()]:
             if sentence not in self._logged:
                 self._logged.add(sentence)
@@ -88,34 +81,9 @@ class MistakeLog:
         )
         return [*([] if any_selected else oversights(config, rows)), *self._of_actors()]
 
-    def _look_for_misnamed(self) -> None:
-        """Find added actors whose group or rank differs from the one they were started with.
-
-        An actor may appear in Ray's table only after the job has its handle.
-        """
-        self._looks -= 1
-        if self._planner.config.selects_nothing:
-            self._added.clear()
-        if not self._added:
-            return
-        # Ray's actor table is not a public API; if it fails, report no actors
-        with contextlib.suppress(Exception):
-            for actor, start_key in _actors_started_here(self._planner.run, alive=False):
-                key = self._added.pop(actor, start_key)
-                if key != start_key:
-                    self._misnamed[key] = start_key
-
     def _of_actors(self) -> list[str]:
-        wrong_names = {f"{group}-{rank}" for group, rank in self._misnamed}
-        names = ", ".join(name for name in self._unwrapped if name not in wrong_names)
-        sentences = [
-            f"{group}-{rank}: this actor was started as {start_key[0]}-{start_key[1]}; add it with "
-            f"group={start_key[0]!r}, rank={start_key[1]}, as in worker_options"
-            for (group, rank), start_key in self._misnamed.items()
-        ]
-        if names:
-            sentences.append(f"{names}: not captured: start each actor with profiler.start")
-        return sentences
+        names = ", ".join(self._unwrapped)
+        return [f"{names}: not captured: start each actor with profiler.start"] if names else []
 
 
 NOT_REGISTERED = "the actor was not registered; call profiler.add"
@@ -207,14 +175,14 @@ class UnregisteredActors:
         with contextlib.suppress(Exception):
             own_keys.update(
                 key
-                for _, key in (_actors_started_here(self._run, alive) if keys else ())
+                for key in (_actors_started_here(self._run, alive) if keys else ())
                 if key in keys
             )
         return own_keys
 
 
-def _actors_started_here(run: str, alive: bool) -> Iterator[tuple[str, Key]]:
-    """The id, and the group and rank, of each actor of the run that this process started.
+def _actors_started_here(run: str, alive: bool) -> Iterator[Key]:
+    """The group and rank of each actor of the run that this process started.
 
     The runtime environment tells the run, group and rank of an actor. Skips actors started by a
     worker: they inherit the worker's environment and need no `profiler.add`.
@@ -233,7 +201,7 @@ def _actors_started_here(run: str, alive: bool) -> Iterator[tuple[str, Key]]:
         ):
             row = _row_of(actor.serialized_runtime_env)
             if row is not None and row["run"] == run:
-                yield actor.actor_id.hex(), (row["group"], row["rank"])
+                yield row["group"], row["rank"]
 
 
 def _row_of(runtime_env: str) -> Row | None:

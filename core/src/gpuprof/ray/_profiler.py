@@ -449,7 +449,7 @@ class Profiler:
         self._handles[group, rank] = handle
         self._unregistered.remove((group, rank))
         worker_plan = self._plan.get((group, rank))
-        self._mistakes.note_added(handle, group, rank, is_planned=worker_plan is not None)
+        self._mistakes.note_added(group, rank, is_planned=worker_plan is not None)
         opens_windows = worker_plan is not None and has_windows(worker_plan)
         with self._guarded():
             if (opens_windows or self._ledger is not None) and self._windows is None:
