@@ -739,7 +739,7 @@ def test_a_baseline_that_cannot_be_written_is_an_error(
         ("{}", "not a baseline"),
         ('{"format": "gpuprof-baseline", "version": 7}', "version 7; expected 5"),
         ('{"format": "gpuprof-baseline", "version": 5}', "damaged: runs: missing"),
-        ('{"format": "gpuprof-baseline", "version": 5, "runs": []}', "it has no runs"),
+        ('{"format": "gpuprof-baseline", "version": 5, "runs": []}', "contains no runs"),
         ("[", "damaged"),
     ],
 )

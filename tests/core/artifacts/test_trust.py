@@ -185,7 +185,7 @@ def test_a_hole_is_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
     os.truncate(report, 2 * 2**40)
     with within(60):
         collect(home)
-    assert f"{report}: left out: more than 1024 MiB of it are a hole" in caplog.text
+    assert f"{report}: left out: more than 1024 MiB of the file are holes" in caplog.text
     assert [] == [
         each
         for each in json.loads((home / "manifest.json").read_text())["files"]

@@ -233,7 +233,7 @@ def test_plan_for_a_shell(config: str) -> None:
     line = run("plan", config, "nsight.executable=/bin/true", "--shell", "ActorGroup-0")
     assert line.startswith("mkdir -p ")
     assert "{" not in line
-    assert "EnvGroup-0: no command is put in front of it" in refused(
+    assert "EnvGroup-0: does not run under the profiler" in refused(
         "plan", config, "--shell", "EnvGroup-0"
     )
     assert "'x' is not valid; expected a group and a rank" in refused(

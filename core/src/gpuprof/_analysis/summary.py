@@ -480,5 +480,5 @@ def read_baseline(path: str | Path) -> list[Summary]:
     except OutputError as error:
         raise ConfigError([str(error)]) from None
     if not baseline.runs:
-        raise ConfigError([f"{path}: it has no runs; gpuprof baseline RUN -o FILE makes one"])
+        raise ConfigError([f"{path}: contains no runs; gpuprof baseline RUN -o FILE makes one"])
     return baseline.runs

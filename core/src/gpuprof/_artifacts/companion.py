@@ -39,7 +39,7 @@ def start(run_directory: str, most: int) -> None:
             check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        log().warning("nobody looks at the job while it runs: %s", error)
+        log().warning("the run is not watched for slow ranks and metrics: %s", error)
 
 
 def want_metrics(run_directory: str) -> None:

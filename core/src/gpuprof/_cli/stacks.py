@@ -43,7 +43,7 @@ def command(
     path = settings.find_run(name, output_dir)
     known = runs.about(path)
     if known is None:
-        raise ConfigError([f"{path}: no directory of a run; gpuprof runs lists the runs"])
+        raise ConfigError([f"{path}: not a run's directory; gpuprof runs lists the runs"])
     if known.goes_on() is False:
         raise ConfigError([f"{path}: the run has ended; expected a running job"])
     now = ask(path)

@@ -275,7 +275,7 @@ def shell_line(config: Config, place: Place) -> str:
     )
     row = plan()
     if not row.wrapped:
-        raise ConfigError(f"{row.worker.name}: no command is put in front of it: {row.reason}")
+        raise ConfigError(f"{row.worker.name}: does not run under the profiler: {row.reason}")
     row = plan(tool=planner.check_tool())
     # The wrapper that records the exit code serves the shim, and the shell runs no shim.
     row = attrs.evolve(row, command=tuple(word for word in row.command if word != KEEP_EXIT_CODE))

@@ -54,7 +54,7 @@ def main(directory: str, most: int, pid: int) -> None:
             Companion(directory, most).run()
         except Exception as error:
             log().warning(
-                "nobody looks at the job any more: %s: %s",
+                "the run is no longer watched for slow ranks and metrics: %s: %s",
                 type(error).__name__,
                 error,
             )

@@ -141,7 +141,7 @@ def refuse_holes(handle: int) -> None:
             holes += position - begin
     os.lseek(handle, 0, os.SEEK_SET)
     if holes > LARGEST_HOLES:
-        raise UnsafeFile(f"more than {LARGEST_HOLES // 2**20} MiB of it are a hole")
+        raise UnsafeFile(f"more than {LARGEST_HOLES // 2**20} MiB of the file are holes")
 
 
 def create(path: str | os.PathLike[str], mode: int = 0o666) -> int:

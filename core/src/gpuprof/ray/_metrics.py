@@ -48,7 +48,7 @@ class StepMetrics:
         try:
             companion.want_metrics(self._run_directory)
         except OSError as error:
-            log().warning("step_metrics: nobody looks at the recorded steps: %s", error)
+            log().warning("step_metrics: no figures of recorded steps: %s", error)
             return
         companion.start(self._run_directory, self._most)
         threading.Thread(target=self._follow, name="gpuprof-metrics", daemon=True).start()

@@ -221,8 +221,8 @@ def reject_other_than_handle(group: str, rank: int, handle: object) -> None:
     """
     if not hasattr(handle, "_actor_id"):  # no class check: Ray Client's handles have another class
         raise ConfigError(
-            f"{group}-{rank}: expected an actor's handle, got {type(handle).__name__}; return what "
-            ".remote(...) of the actor's class returns; a task needs only worker_options"
+            f"{group}-{rank}: expected an actor's handle, got {type(handle).__name__}; return "
+            "the result of Actor.remote(...); a task needs only worker_options"
         )
 
 

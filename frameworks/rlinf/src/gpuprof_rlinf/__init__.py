@@ -217,7 +217,7 @@ def _generator(context_manager: Callable[..., Any]) -> Callable[..., Iterator[No
     function: Callable[..., Iterator[None]] = inspect.unwrap(context_manager)
     if not inspect.isgeneratorfunction(function):
         raise UnexpectedError(
-            f"{context_manager.__qualname__} is no generator with @contextmanager"
+            f"{context_manager.__qualname__} is not a generator under @contextmanager"
         )
     return function
 
