@@ -175,6 +175,40 @@ def test_calls_of_the_scripts_own_function_are_steps(tmp_path: Path) -> None:
         assert 12 == explained(tmp_path)["steps"]["all"]
 
 
+PREFETCHING = """
+import queue, sys, threading, time
+fetching, training = map(float, sys.argv[1:])
+batches = queue.Queue(2)
+def fetch():
+    for number in range(24):
+        time.sleep(fetching)
+        batches.put(number)
+def train():
+    batches.get()
+    time.sleep(training)
+threading.Thread(target=fetch).start()
+for _ in range(20):
+    train()
+for _ in range(4):
+    batches.get()
+"""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "scope"), [(("0", "0.02"), ""), (("0.02", "0"), "fetch (thread)")]
+)
+def test_a_thread_that_fetches_ahead_bounds_only_steps_that_wait_for_it(
+    tmp_path: Path, seconds: tuple[str, str], scope: str
+) -> None:
+    """Where it waits for room in the queue, the main thread does."""
+    (tmp_path / "job.py").write_text(PREFETCHING)
+    command = [*GPUPROF, "--step-at", "job:train", "--", sys.executable, "job.py", *seconds]
+    done = run(tmp_path, command)
+    assert 0 == done.returncode, done.stderr
+    assert scope in explained(tmp_path)["bounds"]
+    assert "queue.put" not in explained(tmp_path)["bounds"]
+
+
 def test_a_step_that_the_script_does_not_define_stops_before_it_starts(tmp_path: Path) -> None:
     """It would slow the whole program, and find nothing."""
     (tmp_path / "job.py").write_text(OWN)

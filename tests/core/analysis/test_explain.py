@@ -139,6 +139,20 @@ def test_the_path_is_that_of_a_thread_that_works(tmp_path: Path) -> None:
     assert ["(outside any scope)", "augment"] == sorted(part.scope for part in path.parts)
 
 
+def test_a_helper_threads_wait_is_not_the_workers(tmp_path: Path) -> None:
+    """It fetches ahead, and waits for room, while the main thread trains."""
+    ledger = SimulatedLedger("A-0")
+    for step in range(10):
+        begin = 100 * step * MS
+        ledger.step(step, begin, begin + 100 * MS)
+        ledger.span("train", begin, begin + 60 * MS)
+        ledger.span(("fill (thread)", "queue.put"), begin, begin + 99 * MS, track=2, waits_for="*")
+    ledger.span("fill (thread)", 0, 1000 * MS, track=2)
+    ledger.threads = {1: [(0, 0, 0), (1000 * MS, 600 * MS, 0)], 2: [(0, 0, 0), (1000 * MS, MS, 0)]}
+    (group,) = explain(reading.read(write_run(tmp_path, [ledger]))).groups
+    assert (0.6, 0.0) == (pytest.approx(group.work), group.waits)
+
+
 def test_equal_names_on_a_path_have_the_scopes_around_them(tmp_path: Path) -> None:
     """A model's forward is called for the loss, and to generate."""
     ledger = SimulatedLedger("A-0")

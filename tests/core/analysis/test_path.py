@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import tempfile
 from bisect import bisect_left
@@ -113,6 +114,51 @@ def test_the_last_of_several_counts_though_clocks_differ(tmp_path: Path) -> None
         worker.span("A.work", 0, 92 + 2 * rank, releases=[f"ray:{rank}"])
     path = found(read(tmp_path, made, *workers, bound=10))
     assert ["A-1"] == [worker for worker, scope, *_ in path if scope == "A.work"]
+
+
+def prefetching(fetch: int, train: int, steps: int = 20) -> SimulatedLedger:
+    """A thread fetches a batch, and puts it into a queue for one; the main thread trains on it.
+
+    Args:
+        fetch: how long a batch takes the thread.
+        train: how long it takes the main thread.
+    """
+    ledger = SimulatedLedger("A-0")
+    fetched, taken, ended = 0, 0, 0
+    thread: list[tuple[int, int, int]] = []
+    for step in range(steps):
+        since = fetched
+        put = since + fetch
+        fetched = max(put, taken) + 1  # room comes as the batch before is taken
+        thread.append((since, put, fetched))
+        taken = max(ended, fetched) + 1
+        room = f"{step - 1} taken"
+        ledger.span(("fill (thread)", "queue.put"), put, fetched, track=2, waits_for="*",
+                    waits=[room] if step else [], releases=[f"{step}"])  # fmt: skip
+        ledger.span("queue.get", ended, taken, waits_for="*", waits=[f"{step}"],
+                    releases=[f"{step} taken"])  # fmt: skip
+        ledger.span("train", taken, taken + train)
+        ledger.step(step, ended, taken + train)
+        ended = taken + train
+    ledger.span("fill (thread)", 0, fetched, track=2)
+    return ledger
+
+
+@pytest.mark.parametrize(
+    ("fetch", "train", "share"), [(1, 100, {"train": 0.98}), (100, 1, {"fill (thread)": 0.9})]
+)
+def test_a_thread_that_waits_for_room_in_a_queue_bounds_no_step(
+    fetch: int, train: int, share: dict[str, float], tmp_path: Path
+) -> None:
+    """The main thread does; unless it waits for the thread's batch, which is slow."""
+    run = read(tmp_path, prefetching(fetch, train))
+    graph = Graph(run)
+    times: collections.Counter[str] = collections.Counter()
+    for step in range(5, 15):
+        for _, scope, _, start, end in parts(run, graph.path(step)):
+            times[scope] += end - start
+    ((scope, least),) = share.items()
+    assert (scope, True) == (times.most_common(1)[0][0], times[scope] >= least * times.total())
 
 
 def test_a_wait_in_a_joined_thread_is_the_callers(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from gpuprof._session.instruments.generators import Stream
 from gpuprof._session.instruments.instrument import Call, Instrument, UnexpectedError
 from gpuprof._session.instruments.queues import _Sent
 from gpuprof_timing import Timing
-from gpuprof_timing._spans import Linked, SpanLog
+from gpuprof_timing._spans import Linked, Released, SpanLog
 from support.manual_clock import Clock
 from support.waiting import wait_until
 
@@ -743,6 +743,33 @@ def test_a_queues_getter_knows_its_putter(recording: Recording) -> None:
     found = pairs(recording.spans())
     assert found["queue.put releases"] == found["queue.get waits"]
     assert len(set(found["queue.put releases"])) == 3
+
+
+@pytest.mark.parametrize(
+    "make", [queue.Queue, multiprocessing.get_context("spawn").Queue], ids=["threads", "processes"]
+)
+def test_who_puts_into_a_full_queue_waits_for_room(
+    make: Callable[[int], Any], recording: Recording
+) -> None:
+    """Room comes with the get of the item that is as many items before as the queue holds."""
+    recording.begin("queue")
+    items = make(2)
+    items.put(0)
+    items.put(1)
+    items.get()
+    items.get()
+    items.put(2)
+    items.get()
+    if not isinstance(items, queue.Queue):
+        items.close()
+        items.join_thread()
+    spans = [span for span in recording.spans() if span[0].startswith("queue.")]
+    first_put, second_put, first_get, _, third_put, _ = (set(keys) for _, _, keys in spans)
+    assert ["waits"] * 6 == [role for _, role, _ in spans]
+    assert [1, 1, 1, 1] == [
+        len(first_put & first_get), len(first_get & third_put), len(first_put), len(second_put)
+    ]  # fmt: skip
+    assert {True} == {isinstance(key, Released) for key in first_put | second_put}
 
 
 def test_items_from_before_the_instrument(recording: Recording) -> None:

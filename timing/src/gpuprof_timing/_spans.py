@@ -84,6 +84,12 @@ class Recorder:
 recorder = Recorder()
 
 
+class Released(str):
+    """A key that a span releases although it waits for its other keys."""
+
+    __slots__ = ()
+
+
 class Linked:
     """A track, and the keys that the span shares with spans elsewhere.
 

@@ -9,7 +9,7 @@ from gpuprof_timing._linked import LinkedScope, call_linked, follow, key_of_call
 from gpuprof_timing._range_slot import belongs_to_job
 from gpuprof_timing._recording import Recording
 from gpuprof_timing._scope import Scope
-from gpuprof_timing._spans import Key
+from gpuprof_timing._spans import Key, Released
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ __all__ = [
     "Key",
     "LinkedScope",
     "Recording",
+    "Released",
     "Scope",
     "belongs_to_job",
     "call_linked",

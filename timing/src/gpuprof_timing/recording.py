@@ -8,7 +8,7 @@ from gpuprof_timing._compiled import PURE_VARIABLE
 from gpuprof_timing._node import Node, integer, walk
 from gpuprof_timing._parts import Parts
 from gpuprof_timing._reading import DeviceReading
-from gpuprof_timing._spans import ROLES, Folded, Linked, SpanLog, Track, roots, task_track
+from gpuprof_timing._spans import ROLES, Folded, Linked, Released, SpanLog, Track, roots, task_track
 from gpuprof_timing._stacks import CAN_SAMPLE, open_nodes, stacks, task_tracks
 from gpuprof_timing._timing import TIMING_VARIABLE
 
@@ -22,6 +22,7 @@ __all__ = [
     "Linked",
     "Node",
     "Parts",
+    "Released",
     "SpanLog",
     "Track",
     "at_interpreter_end",

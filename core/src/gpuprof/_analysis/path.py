@@ -24,6 +24,7 @@ from gpuprof._analysis.samples import working
 from gpuprof._analysis.waits import BARRIER, DATA
 from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS
 from gpuprof._session.instruments.coroutines import AWAIT, RUN, SLEEP
+from gpuprof._session.instruments.threads import THREAD
 
 Integers = NDArray[np.int64]
 
@@ -60,6 +61,8 @@ _POLLED = 20_000_000
 CALLS = ("ray.get", "ray.wait", "Thread.join", "Future.result", AWAIT)
 """Scopes that wait for what their process has called. Other keys are of messages, and whoever waits
 for a message has not called its sender."""
+_WAITS_AT_ENDS = 0.05
+"""Share of the steps at whose ends a track may wait and still be the one that ends them."""
 _BACK_TO_BACK = 1_000_000
 """Nanoseconds between two calls below which the second one was queued behind the first."""
 _SAME_TURN = 200_000
@@ -188,6 +191,7 @@ class Graph:
         self._released: dict[int, _Link | None] = {}
         self._called: dict[int, _Link | None] = {}
         self._polling: dict[int, bool] = {}
+        self._waiting_at_ends: dict[int, NDArray[np.float64]] = {}
         self._turns: dict[tuple[int, int], list[_Turn]] = {}
         self._in_flight: dict[int, list[tuple[int, Integers, Integers]]] = {}
         self._window: Window = (-1, -1)
@@ -350,7 +354,7 @@ class Graph:
             return Stretch(last, OUTSIDE, time, time, "dispatch", tuple(earlier))
         spans = self._spans_of(process).get(track)
         inner, boundary = (-1, None) if spans is None else spans.at(time)
-        if spans is not None and inner >= 0 and self._is_around(spans, inner):
+        if spans is not None and inner >= 0 and self._says_nothing(spans, inner):
             inner = -1
         if spans is None or inner < 0:
             return self._outside(moment, boundary, alone)
@@ -360,6 +364,11 @@ class Graph:
             own = (process, track, begin)
             return Stretch(process, spans.places[inner], begin, time, "work", (own,))
         return self._wait(moment, spans, wait, alone)
+
+    def _says_nothing(self, spans: _Spans, position: int) -> bool:
+        """Whether a scope is around the current steps, unless it names a helper thread."""
+        is_thread = self.run.places[spans.places[position]].name.endswith(THREAD)
+        return self._is_around(spans, position) and not is_thread
 
     def _is_around(self, spans: _Spans, position: int) -> bool:
         begin, end = self._around
@@ -749,10 +758,15 @@ class Graph:
         """The end of a step in a process, on the track that has most of it.
 
         A track that still waits then has not ended it: an actor's method may wait for a thread that
-        works.
+        works. Nor has one that waits at other steps' ends, such as a thread that fetches batches
+        ahead.
         """
         tracks = self._spans_of(process)
-        candidates = [number for number, spans in tracks.items() if not spans.waits_at(end)]
+        candidates = [
+            number
+            for number, spans in tracks.items()
+            if not spans.waits_at(end) and self._waits_at_ends(process)[number] <= _WAITS_AT_ENDS
+        ]
         lengths = {}
         for track in candidates or tracks:
             spans = tracks[track]
@@ -764,6 +778,22 @@ class Graph:
             )
         track = max(lengths, key=lambda number: (lengths[number], -number), default=0)
         return process, track, end
+
+    def _waits_at_ends(self, number: int) -> NDArray[np.float64]:
+        """By track, the share of the steps of a process at whose ends the track waits."""
+        if number not in self._waiting_at_ends:
+            process = self.run.processes[number]
+            spans, (_, ends) = process.ledger.spans, self.run.step_edges(process)
+            spans = spans[self.run.waiting_places[process.places[spans["place"]]]]
+            shares = np.zeros(len(process.ledger.tracks))
+            for track in np.unique(spans["track"]).tolist():
+                rows = spans[spans["track"] == track]
+                start, end = _merged(rows["start"], rows["end"])
+                times = ends - process.ledger.offset
+                at = np.searchsorted(start, times) - 1
+                shares[track] = ((at >= 0) & (times < end[at])).mean()
+            self._waiting_at_ends[number] = shares
+        return self._waiting_at_ends[number]
 
     def path(self, step: int) -> list[Stretch]:
         """The critical path of a step, by time. Its stretches tile the step exactly."""

@@ -532,14 +532,16 @@ def rows_of(process: Process) -> tuple[Integers, Integers, Integers, Floats, Flo
     """The spans of a process with its folds and open calls: place, start, end, busy and calls.
 
     Places are positions in `Run.places`, times those of the run. Scopes around whole threads are
-    left out: a thread may wait where nothing marks it.
+    left out: a thread may wait where nothing marks it. So are the waits of helper threads, which
+    the process does not wait for as long as another thread works.
     """
     ledger = process.ledger
     spans, folds, open_calls = ledger.spans, ledger.folds, ledger.open if not ledger.ended else None
     start, end = spans["start"], spans["end"]
-    place = spans["place"]
+    place, track = spans["place"], spans["track"]
     busy, calls = (end - start).astype(float), np.ones(len(spans))
     if len(folds):
+        track = np.concatenate([track, folds["track"]])
         place = np.concatenate([place, folds["place"]])
         start = np.concatenate([start, folds["start"]])
         end = np.concatenate([end, folds["end"]])
@@ -555,8 +557,23 @@ def rows_of(process: Process) -> tuple[Integers, Integers, Integers, Floats, Flo
     offset = ledger.offset
     threads = np.array([p.key.endswith(THREAD) for p in ledger.places], bool)
     mask = ~threads[place]
+    working = working_track(ledger) if threads.any() else None
+    if working is not None:
+        helps = np.zeros(len(place), bool)
+        helps[: len(track)] = track != working  # the thread of an open call is not known
+        mask &= ~(helps & _waits_of_helpers(ledger)[place])
     rows = process.places[place], start + offset, end + offset, busy, calls
     return rows[0][mask], rows[1][mask], rows[2][mask], rows[3][mask], rows[4][mask]
+
+
+def _waits_of_helpers(ledger: Ledger) -> NDArray[np.bool_]:
+    """Whether scopes at each place of a ledger wait in a thread that has a scope."""
+    waits, threads = [False], [False]
+    for place in ledger.places[1:]:  # a parent stands before its children
+        waits.append(waits[place.parent] or place.waits_for not in (None, NOTHING))
+        threads.append(threads[place.parent] or place.key.endswith(THREAD))
+    flags: NDArray[np.bool_] = np.array(waits) & np.array(threads)
+    return flags
 
 
 def _in_steps(

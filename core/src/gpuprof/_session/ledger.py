@@ -19,7 +19,17 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypedDict
 
-from gpuprof_timing.recording import ROLES, Folded, Linked, Node, SpanLog, Track, roots, walk
+from gpuprof_timing.recording import (
+    ROLES,
+    Folded,
+    Linked,
+    Node,
+    Released,
+    SpanLog,
+    Track,
+    roots,
+    walk,
+)
 
 from gpuprof._log import log
 from gpuprof._session.blocks import BlockFile
@@ -380,8 +390,9 @@ class LedgerWriter:
         place = self._place_of(node)
         if type(track) is not Linked:
             return place + self._track_of(track)
-        number, role = self._track_of(track.track), ROLES.index(track.role)
+        number = self._track_of(track.track)
         for key in track.keys:
+            role = ROLES.index("releases" if type(key) is Released else track.role)
             self._links.append(LINK.pack(place, number // _TRACK, start, end, key_of(key), role))
         return place + number
 

@@ -1,25 +1,46 @@
-"""Queues: a thread that gets an item waits for the thread that puts the item."""
+"""Queues: who gets an item waits for whoever puts it; who puts one into a full queue, for room."""
 
 from __future__ import annotations
 
+import collections
 import functools
 import os
 import threading
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gpuprof._session.instruments.instrument import Call, Instrument, is_marked, new_key
+from gpuprof_timing.instrument import Released
+
+from gpuprof._session.instruments.instrument import Call, Instrument, Key, is_marked, new_key
 
 _here = threading.local()
-"""The key of the item that this thread last put into a queue or got from one."""
+"""The key of the item that this thread last put into a queue or got from one, or all its keys."""
 _STATE = "_gpuprof_items"
 
 
-def _take(_: Any = None) -> str | None:
-    """Return the key of the item that this thread last put or got, and forget it."""
-    key: str | None = getattr(_here, "key", None)
+def _take(_: Any = None) -> Key | None:
+    """Return the keys of the item that this thread last put or got, and forget them."""
+    key: Key | None = getattr(_here, "key", None)
     _here.key = None
     return key
+
+
+# A bounded queue has room for an item once the one that is `maxsize` before it has been taken out.
+
+
+def _room(key: str) -> str:
+    """The key of the room that an item leaves."""
+    return f"{key} taken"
+
+
+def _keys_of_put(key: str, leaving: str | None) -> tuple[str, ...]:
+    """The keys of a call that puts an item into a bounded queue, in the place of another item."""
+    return (Released(key),) if leaving is None else (_room(leaving), Released(key))
+
+
+def _keys_of_get(key: str) -> tuple[str, ...]:
+    return key, Released(_room(key))
 
 
 # Queues inside one process are first in, first out, so numbers identify the items.
@@ -56,7 +77,9 @@ def _install_threads(instrument: Instrument, queue: ModuleType) -> None:
             items = _items(instrument, self)
             original(self, item)
             if items is not None:
-                _here.key = items.key(items.come)
+                key, before = items.key(items.come), items.come - self.maxsize
+                leaving = items.key(before) if before >= 0 else None
+                _here.key = _keys_of_put(key, leaving) if self.maxsize > 0 else key
                 items.come += 1
 
         return _put
@@ -66,7 +89,8 @@ def _install_threads(instrument: Instrument, queue: ModuleType) -> None:
             items = _items(instrument, self)
             item = original(self)
             if items is not None:
-                _here.key = items.key(items.gone)
+                key = items.key(items.gone)
+                _here.key = _keys_of_get(key) if self.maxsize > 0 else key
                 items.gone += 1
             return item
 
@@ -80,11 +104,12 @@ def _install_threads(instrument: Instrument, queue: ModuleType) -> None:
 
 
 _PUT, _GET = Call("queue.put", None, _take), Call("queue.get", "*", _take)
+_PUT_INTO_BOUNDED = Call("queue.put", "*", _take)
 
 
-def _putting(*_: Any, **__: Any) -> Call:
+def _putting(queue: Any, *_: Any, **__: Any) -> Call:
     _take()  # forget a key that an unmarked call may have left
-    return _PUT
+    return _PUT_INTO_BOUNDED if queue.maxsize > 0 else _PUT
 
 
 def _getting(_: Any, block: bool = True, timeout: float | None = None) -> Call | None:
@@ -92,7 +117,7 @@ def _getting(_: Any, block: bool = True, timeout: float | None = None) -> Call |
     return _GET if block else None
 
 
-# Between processes the key travels with the item.
+# Between processes the key travels with the item. Room is known to the process that puts all items.
 
 
 class _Sent:
@@ -117,14 +142,38 @@ def received(key: str, item: Any) -> Any:
 
 
 def _install_processes(instrument: Instrument, queues: ModuleType) -> None:
+    unbounded = queues._multiprocessing.SemLock.SEM_VALUE_MAX
+
     def put(queue: Any, *args: Any, **_: Any) -> Call | None:
+        is_bounded = queue._maxsize < unbounded
+        waits_for = "*" if is_bounded else None
         if type(queue) is not queues.Queue or not args:  # subclasses may look at their items
-            return Call("queue.put")
+            return Call("queue.put", waits_for)
         key = new_key("queue")
-        return Call("queue.put", None, key, (queue, _Sent(key, args[0]), *args[1:]))
+        sent = (queue, _Sent(key, args[0]), *args[1:])
+        return Call("queue.put", waits_for, keys_of_put(queue, key) if is_bounded else key, sent)
+
+    def keys_of_put(queue: Any, key: str) -> Callable[[Any], Key]:
+        def keys(_: Any) -> Key:  # after the call: one that raises has put nothing
+            inside = queue.__dict__.setdefault(_STATE, collections.deque(maxlen=queue._maxsize))
+            leaving = inside[0] if len(inside) == inside.maxlen else None
+            inside.append(key)
+            return _keys_of_put(key, leaving)
+
+        return keys
+
+    def keys_of_get(_: Any) -> Key | None:
+        key = _take()
+        return _keys_of_get(key) if isinstance(key, str) else None
+
+    getting = Call("queue.get", "*", keys_of_get)
+
+    def get(queue: Any, *args: Any, **options: Any) -> Call | None:
+        call = _getting(queue, *args, **options)
+        return getting if call and queue._maxsize < unbounded else call
 
     instrument.around([queues.Queue], "put", put)
-    instrument.around([queues.Queue], "get", _getting)
+    instrument.around([queues.Queue], "get", get)
 
 
 def _install_ray(instrument: Instrument, queue: ModuleType) -> None:
