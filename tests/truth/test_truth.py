@@ -379,6 +379,34 @@ def test_a_fresh_job_is_answered_with_what_it_is_worth(number: int, whom: str) -
     assert pytest.approx(found.real, abs=0.02) == found.claimed
 
 
+@pytest.mark.parametrize(
+    ("suite", "seed", "number", "words"),
+    [
+        pytest.param("usual", 9302, 35, "rank: Worker-15 in compute", id="seldom-the-slowest"),
+        pytest.param("usual", 7102, 113, "recurring: Rank-0 in save_checkpoint",
+                     id="ranks-meet-unseen-and-are-seldom-apart"),
+        pytest.param("usual", 9503, 160, "node: node-0 in forward",
+                     id="a-node-among-ranks-that-may-have-another-part-elsewhere"),
+        pytest.param("usual", 9503, 109, "pauses: Rank-3 in forward",
+                     id="equal-times-are-no-turns"),
+        pytest.param("usual", 9503, 16, "pauses: Stage-1 in work", id="a-single-pause"),
+        pytest.param("usual", 9503, 21, "imbalance: Worker-1 and Worker-3 and Worker-5 in compute",
+                     id="two-parts-and-a-pause"),
+        pytest.param("fresh", 9511, 17, "pauses: Trainer-0 in forward",
+                     id="a-pause-while-another-worker-does-what-is-rare"),
+        pytest.param("fresh", 9511, 39, "rank: Mapper-2 and Mapper-3 in map_batches",
+                     id="half-of-a-pool"),
+        pytest.param("fresh", 9512, 67, "late start: Trainer-4 in (before its first scope)",
+                     id="late-on-a-node-that-is-hardly-slower"),
+    ],
+)  # fmt: skip
+def test_a_drawn_job_is_answered_rightly(suite: str, seed: int, number: int, words: str) -> None:
+    """Each of them was once missed, or answered with somebody else."""
+    made = drawn(seed, number, suite=suite)
+    found = judged(made, explained(made))
+    assert ("right", words) == (found.said, found.words)
+
+
 @pytest.mark.parametrize("topology", ["fan-out", "data parallel", "pairs", "one step off", "chain"])
 def test_permuting_ranks_permutes_who_is_named(topology: str, tmp_path: Path) -> None:
     """Nobody is named for his number."""

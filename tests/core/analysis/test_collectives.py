@@ -82,6 +82,15 @@ def test_a_rank_that_waits_in_backward_is_not_accused(tmp_path: Path) -> None:
     assert bounds(answer).startswith("Worker-1")
 
 
+def test_ranks_that_mostly_come_together_are_recognised(tmp_path: Path) -> None:
+    """In every sixth step rank 1 saves before it loads."""
+
+    def load(random: np.random.Generator, rank: int, step: int) -> float:
+        return float(random.normal(60 if rank == 1 and step % 6 == 5 else 5, 0.01))
+
+    assert [Collective("Worker", "backward")] == reading.read(ddp(tmp_path, load)).recognised
+
+
 def test_a_process_group_on_a_busy_machine_is_recognised(tmp_path: Path) -> None:
     """Its ranks end as far apart as the machine lets them, but never before the last begins."""
     run = reading.read(ddp(tmp_path, late=2.5, group=True))
@@ -120,13 +129,17 @@ def test_only_the_call_with_the_reduction_is_one(tmp_path: Path) -> None:
     ("load", "backward"),
     [
         (lambda random, *_: random.normal(5, 0.5), lambda random, *_: random.normal(8, 2)),
+        (
+            lambda random, rank, step: random.normal(60 if rank == 1 and step % 6 == 5 else 5, 0.1),
+            lambda random, *_: random.normal(8, 0.01),
+        ),
         # a rank that takes as much longer as it begins earlier, on average
         (
             lambda random, rank, _: random.normal(30 if rank == 1 else 5, 0.5),
             lambda random, rank, _: random.normal(8 if rank == 1 else 33, 0.5),
         ),
     ],
-    ids=["each works for itself", "ranks that make up for each other"],
+    ids=["each works for itself", "ranks are seldom apart", "ranks that make up for each other"],
 )
 def test_work_is_no_collective(tmp_path: Path, load: Numbers, backward: Numbers) -> None:
     """Although its ends may lie closer together than its beginnings."""

@@ -46,3 +46,15 @@ def test_steps_that_do_not_resemble_each_other_count_in_full() -> None:
 def test_steps_that_resemble_each_other_count_less() -> None:
     """One long stretch is hardly more than one event."""
     assert odds.independent_share(np.repeat([0.0, 1.0], 20)) < 0.1
+
+
+def test_steps_that_resemble_many_before_count_less() -> None:
+    """A load that comes and goes, under noise that hides half of it from one step to the next."""
+    load, noise = np.repeat([0.0, 1.0, 0.0, 1.0], 10), np.tile([0.4, -0.4, -0.4, 0.4, 0.0], 8)
+    assert odds.independent_share(load + noise) < 0.3
+
+
+@given(st.integers(3, 12), st.integers(4, 30))
+def test_who_ranks_first_in_each_row_does_so_as_seldom_as_chance_has_it(of: int, rows: int) -> None:
+    """The normal distribution claims no less than the true probability."""
+    assert odds.of_ranks(of - 1, of, 1, rows) >= of**-rows

@@ -68,8 +68,6 @@ _IN_A_HALF = 0.015
 _NEARLY_ALL = 0.7
 """Share of what all activities save, from which some of the activities replace all of them."""
 _LEAST_SHARE = stragglers.LEAST_SHARE
-_LARGE_ONCE = 0.07
-"""Share of the run that a single slow step must cost to count as a pause."""
 _MOST_OF_IT = 0.5
 """Share of a rank's excess that the garbage collector, pauses or waiting for a processor must make
 up to explain the rank."""
@@ -561,6 +559,8 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         }
     # of ranks that share calls, the excess is what they would take for as many as the others
     cost = min(straggler.excess, record.mean * (1 - 1 / max(1.0, straggler.ratio)))
+    ranks_in_all = len({process.rank for process in run.groups[straggler.group]})
+    may_be_part = 1 < len(ranks) and 2 * len(ranks) >= ranks_in_all
     if straggler.place == BEFORE:
         cost = straggler.excess
     return Suspect(
@@ -593,7 +593,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         parts=[functools.partial(_is_at, straggler.place)]
         if cause in _SLOW and straggler.place >= 0
         else (),
-        doubtful=is_profiled or straggler.alone or starvation >= STARVED,
+        doubtful=is_profiled or straggler.alone or may_be_part or starvation >= STARVED,
     )
 
 
@@ -627,12 +627,13 @@ def another_part(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
 
 
 def by_turns(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """Places in which a different rank is slow in each step, in groups without a finding."""
+    """Places in which a different rank is slow in each step, if nobody is slow there."""
     run = record.run
-    with_findings = {finding.group for finding in findings}
+    known = {(finding.group, finding.scope) for finding in findings}
     for group in run.groups:
-        for place in () if group in with_findings else stragglers.common_places(run, group):
-            if stragglers.imbalanced(run, group, place):
+        for place in stragglers.common_places(run, group):
+            is_new = known.isdisjoint({(group, record.name(place)), (group, NAMES[ALL])})
+            if is_new and stragglers.imbalanced(run, group, place):
                 activities = _of_group(record, group, [place])
                 processes = [run.processes[number] for number, _ in activities]
                 times, mean = _times_and_mean(record, place, processes)
@@ -1114,7 +1115,7 @@ def pauses(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
 def long_pauses(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
     """Single steps with such a pause, if very long: a machine may pause for many reasons."""
     for occasion in _others_than(record.occasions.pauses, record, findings):
-        if len(occasion.rows) == 1 and occasion.cost >= _LARGE_ONCE * record.loop:
+        if len(occasion.rows) == 1 and occasion.cost >= _LARGE * record.loop:
             yield _occasion(record, "pauses", occasion)
 
 
@@ -1138,7 +1139,7 @@ def _others_than(
     workers = {finding.worker for finding in findings if finding.cause in ("pauses", *_STOPS)}
     pairs = {(finding.worker, finding.scope) for finding in findings}
     by_turns = {
-        finding.group
+        (finding.group, finding.scope)
         for finding in findings
         if finding.cause == "imbalance" and not finding.workers
     }
@@ -1148,7 +1149,8 @@ def _others_than(
         places = {(worker, record.name(place, number)) for place in occasion.places}
         if OUTSIDE in occasion.places:
             places.add((worker, NAMES[BEFORE]))
-        of_turns = occasion.more is not None and record.run.processes[number].group in by_turns
+        group, worst = record.run.processes[number].group, record.name(occasion.worst, number)
+        of_turns = occasion.more is not None and (group, worst) in by_turns
         if worker in workers or of_turns or not pairs.isdisjoint(places):
             continue
         if not occasion.is_kind(record):
@@ -1220,7 +1222,7 @@ CAUSES: Sequence[Cause] = (
     Cause(only_few, nothing, _LARGE, "hint"),
     Cause(now_and_then, usual, _LEAST_SHARE, "large", blind=True),
     Cause(pauses, usual, _LEAST_SHARE, "large", blind=True),
-    Cause(long_pauses, usual, _LARGE_ONCE, "hint"),
+    Cause(long_pauses, usual, _LARGE, "hint"),
     Cause(once, None, 0.02, "hint", blind=True),
     Cause(leaks, None, 0.0, "named", blind=True),
 )

@@ -27,7 +27,10 @@ _LEAST_STEPS = 8
 _MOST_CALLS = 64
 """Calls of a place in a step. Matching more of them across ranks is not worth the time."""
 _APART = 0.02
-"""Share of a step by which the calls' beginnings must differ, in the median."""
+"""Share of a step by which the calls' beginnings must differ to tell anything."""
+_LEAST_APART = 3
+"""Steps in which they must. In most steps the ranks may come together, such as before and after
+checkpoints of one of them."""
 _TOGETHER = 0.15
 """Share of the difference of the beginnings by which the ends may differ."""
 _SLOPE = 0.7
@@ -157,10 +160,11 @@ class _Calls:
         starts, ends = self.starts[usual], self.ends[usual]
         steps = [run.steps[position] for position in self.steps[usual].tolist()]
         length = float(np.median([step.duration for step in steps]))
-        start_spread = float(np.median(np.ptp(starts, axis=1)))
-        end_spread = float(np.median(np.ptp(ends, axis=1)))
-        if start_spread < _APART * length:
+        apart = np.ptp(starts, axis=1) >= _APART * length
+        if apart.sum() < _LEAST_APART:
             return False
+        start_spread = float(np.median(np.ptp(starts[apart], axis=1)))
+        end_spread = float(np.median(np.ptp(ends[apart], axis=1)))
         origin = np.array([[step.start] for step in steps], np.int64)
         began, took = (starts - origin).astype(float), (ends - starts).astype(float)
         last, end = began.max(axis=1), (ends - origin).max(axis=1).astype(float)

@@ -100,11 +100,7 @@ class Occasions:
         self.rare = self._rare()
         """Occasions in at most half of the steps, or on at most half of the ranks of a group, such
         as a checkpoint."""
-        # an occasion in most steps explains none of them
-        rare_rows = {
-            row for occasion in self.rare if not occasion.is_usual(record) for row in occasion.rows
-        }
-        self.pauses = self._paused(rare_rows)
+        self.pauses = self._paused()
         """Pauses, the most expensive first."""
 
     def _rare(self) -> list[Occasion]:
@@ -157,11 +153,10 @@ class Occasions:
                 few[place] = gain >= stragglers.LEAST_SHARE * record.mean
         return few
 
-    def _paused(self, rare_rows: set[int]) -> list[Occasion]:
+    def _paused(self) -> list[Occasion]:
         """Steps that take much longer than most, grouped by the process and place that cause it.
 
-        Args:
-            rare_rows: the rows of steps that are explained already.
+        Leaves out what a place causes that occurs in few steps, which is an occasion already.
         """
         record, (rows, processes, places, own) = self._record, self._worked
         durations, run = record.durations, record.run
@@ -176,14 +171,22 @@ class Occasions:
         )
         pauses: dict[int, Floats] = {}
         longest = np.argsort(-durations, kind="stable")[:_MOST_SLOW]
-        for row in (row for row in longest.tolist() if slow[row] and row not in rare_rows):
+        rare = {
+            place
+            for occasion in self.rare
+            if not occasion.is_usual(record)
+            for place in occasion.places
+        }
+        for row in longest[slow[longest]].tolist():
             mine = rows == row
             more = np.bincount(codes[mine], own[mine], size) - usual_times
             most = int(more.argmax())
             # where others take longer by as much, all may wait unseen for one of them
             equals = more[most % width :: width] > _ALIKE * more[most]
-            if equals.sum() == 1 and more[most] >= _OF_A_SLOW_STEP * (
-                durations[row] - record.median
+            if (
+                equals.sum() == 1
+                and more[most] >= _OF_A_SLOW_STEP * (durations[row] - record.median)
+                and _place(run, most % width) not in rare
             ):
                 at = pauses.setdefault(most, np.zeros(len(run.steps)))
                 at[record.usual[row]] = more[most]

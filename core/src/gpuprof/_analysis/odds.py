@@ -37,6 +37,23 @@ def tail(successes: float, trials: float, chance: float) -> float:
     return min(1.0, math.exp(most) * math.fsum(math.exp(log - most) for log in logs))
 
 
+def of_ranks(mean: float, of: int, size: int, trials: float) -> float:
+    """The probability that some columns rank so high among all, on average, if all are alike.
+
+    By the normal distribution, with a row less so that few rows do not claim too much. With two
+    columns this is a sign test, for which use `tail`.
+
+    Args:
+        mean: of the ranks of `size` columns among `of`, from 0 for the least.
+        trials: independent rows over which it is the mean.
+
+    >>> round(of_ranks(7.5, of=16, size=1, trials=10), 3), of_ranks(15, 16, 1, 10) < 1e-6
+    (0.5, True)
+    """
+    variance = (of + 1) * (of - size) / (12 * size * max(1.0, trials - 1))
+    return math.erfc((mean - (of - 1) / 2) / math.sqrt(2 * variance)) / 2
+
+
 def apart(own: NDArray[np.float64], others: NDArray[np.float64]) -> float:
     """The probability of all of some values above all of equally many others, if they are alike.
 
@@ -69,13 +86,19 @@ def holm(probabilities: Sequence[float]) -> list[float]:
 
 
 def independent_share(values: NDArray[np.float64]) -> float:
-    """The share of the steps that count as independent, as successive steps resemble each other.
+    """The share of the steps that count as independent, as steps resemble those before them.
 
-    It is ``(1 - r) / (1 + r)``, where r > 0 is the correlation of each value with the next one.
+    It is ``1 / (1 + 2 r)``, where r is the sum of the correlations of each value with the next one,
+    with the one after that, and so on, up to the first that is not positive.
     """
     deviations = values - values.mean()
     power = float(deviations @ deviations)
     if len(values) < 4 or power <= 0:
         return 1.0
-    correlation = max(0.0, float(np.dot(deviations[1:], deviations[:-1])) / power)
-    return (1 - correlation) / (1 + correlation)
+    resemblance = 0.0
+    for lag in range(1, len(values)):
+        correlation = float(deviations[lag:] @ deviations[:-lag]) / power
+        if correlation <= 0:
+            break
+        resemblance += correlation
+    return 1 / (1 + 2 * resemblance)

@@ -3,7 +3,8 @@
 Ranks of a group do the same work. If none differs, each is the slowest of them equally often. So
 the test is a binomial one for a set of ranks at every place, corrected for all sets of that size,
 and with Holm's correction for all places. Two ranks are compared by step in the same way, as a sign
-test. Steps that resemble the one before count less.
+test. Where work varies much, a slow rank is seldom the slowest: of more than two ranks, a rank-sum
+test counts as well. Steps that resemble those before count less.
 
 What is certain may still be worth nothing: with enough steps the slowest of equal ranks is known
 beyond doubt. So a set must also cost something that the other ranks do not cost: what it takes
@@ -11,13 +12,15 @@ longer than the slowest of them.
 
 Ranks of a group may also have two parts in a job, such as stages of a pipeline or two kinds of
 environments. So nobody is slow if those who take longer are exactly half of the ranks, or exactly
-those who have one part by the record: no time tells that from having more to do.
+those who have one part by the record: no time tells that from having more to do. But ranks that
+take whichever call is next have one part.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, Literal
 
@@ -40,6 +43,9 @@ LEAST_SHARE = 0.03
 the slowest of the others by as much, counting only the steps in which the straggler is slower."""
 _LEAST_RANKS = 4
 """Number of ranks from which half of them may have another part in the job."""
+_TWO_KINDS = 4.0
+"""Standard deviations by which the means of two kinds of times must differ. If ranks differ evenly,
+those of their longer and their shorter half differ by three and a half."""
 _BY_TURNS = 1.4
 """Twice the largest share of the steps in which one rank may be the slowest, if ranks are slow by
 turns."""
@@ -278,6 +284,16 @@ def shared_calls(
     return counts if longer > 1 and works < (1 + longer) / 2 else None
 
 
+def _share_calls(
+    run: Run,
+    places: Iterable[int],
+    ranks: Sequence[Sequence[Process]],
+    slow: NDArray[np.bool_],
+) -> bool:
+    """Whether ranks share calls at any of some places."""
+    return any(shared_calls(run, place, ranks, slow) is not None for place in places)
+
+
 def _are_steady(calls: Floats) -> bool:
     """Whether each rank makes its usual number of calls in most steps, one or more."""
     usual_calls = np.median(calls, axis=0).round()
@@ -296,28 +312,34 @@ def _of_group(
     suspicions: list[Straggler | None] = []
     total = shared_work(run, group)[usual]
     parts = roles.parts(run, list(chain.from_iterable(ranks)))
-    widest = 1
+    widest, least = 1, LEAST_SHARE * step
     for place in common_places(run, group):
         times = pace(run, place, ranks)[usual]
         doing = _doing(times)
-        if len(doing) > 1 and float(times[:, doing].mean(axis=0).max()) >= LEAST_SHARE * step:
+        if len(doing) > 1 and float(times[:, doing].mean(axis=0).max()) >= least:
             some = [names[column] for column in doing], [numbers[column] for column in doing]
             active_ranks = [ranks[column] for column in doing]
             steps_a_call, _ = _steps_of_a_call(run, place, ranks)
             width = max(1, steps_a_call)
             widest = max(widest, width)
             calls = [] if steps_a_call else roles.by_calls(run, place, active_ranks)
-            suspicion = _by_role(times[:, doing], group, *some, place, [*parts, *calls], width)
+            suspicion = _by_role(
+                times[:, doing], group, *some, place, [*parts, *calls], width, least,
+                functools.partial(_share_calls, run, [place], active_ranks),
+            )  # fmt: skip
             if suspicion is not None and suspicion.kind == "imbalance":
                 parts.append(frozenset(suspicion.processes))
             if not _only_calls_more(run, suspicion, active_ranks, [place]):
                 suspicions.append(suspicion)
             suspicions.append(_drifting(times[:, doing], group, *some, place, width))
-    in_all = _by_role(total, group, names, numbers, ALL, parts, widest)
+    in_all = _by_role(
+        total, group, names, numbers, ALL, parts, widest, least,
+        functools.partial(_share_calls, run, common_places(run, group), ranks),
+    )  # fmt: skip
     if not _only_calls_more(run, in_all, ranks, common_places(run, group)):
         suspicions.append(in_all)
     delays = _delays(run, ranks, call_times)[usual]
-    suspicions.append(_tested(delays, "late start", group, names, numbers, BEFORE))
+    suspicions.append(_tested(delays, "late start", group, names, numbers, BEFORE, least))
     nodes = sorted({rank[0].node for rank in ranks})
     if len(nodes) > 1 and len(nodes) < len(ranks):
         by_node = [
@@ -328,7 +350,7 @@ def _of_group(
         processes = [
             sum((numbers[position] for position in positions), ()) for positions in by_node
         ]
-        of_nodes = _tested(means, "node", group, nodes, processes, ALL, widest)
+        of_nodes = _tested(means, "node", group, nodes, processes, ALL, least, widest)
         if of_nodes is not None and 2 * len(of_nodes.processes) == sum(map(len, numbers)):
             slow = dict.fromkeys(run.processes[number].name for number in of_nodes.processes)
             of_nodes.kind, of_nodes.names = "imbalance", tuple(slow)
@@ -498,12 +520,14 @@ def _tested(
     names: Sequence[str],
     processes: Sequence[tuple[int, ...]],
     place: int,
+    least: float,
     width: int = 1,
 ) -> Straggler | None:
     """The smallest set of columns that costs nearly as much as any set, as a hypothesis.
 
     Args:
         times: of which as many rows as `width` are one observation.
+        least: nanoseconds that matter.
     """
     count = times.shape[1]
     usual_times = np.median(times, axis=0) if kind == "late start" else times.mean(axis=0)
@@ -539,10 +563,24 @@ def _tested(
     leads = (chosen.own > chosen.most)[::width].astype(float)
     share = odds.independent_share(leads) / width
     chance = odds.tail(chosen.slowest * share, chosen.steps * share, size / count)
+    usually = np.median(times[:, order[:size]].mean(axis=1) - chosen.others)
+    if count > 2 and usually >= least:  # else few steps cost much, and many others are certain
+        chance = 2 * min(chance, _chance_of_ranks(times[::width], order[:size]))
     # what is certain from few steps, as where calls are rare: no time of the others is as long
     chance = min(chance, 2 * odds.apart(chosen.own[::width], chosen.most[::width]))
     chosen.probability = min(1.0, chance * math.comb(count, size))
     return chosen
+
+
+def _chance_of_ranks(times: Floats, columns: NDArray[np.int64]) -> float:
+    """The probability that columns rank so high in the rows by chance."""
+    in_order, chosen = np.sort(times, axis=1), times[:, columns]
+    means = np.array([
+        np.searchsorted(row, own).mean() / 2 + (np.searchsorted(row, own, "right").mean() - 1) / 2
+        for row, own in zip(in_order, chosen, strict=True)
+    ])  # fmt: skip
+    trials = odds.independent_share(means) * len(times)
+    return odds.of_ranks(float(means.mean()), times.shape[1], len(columns), trials)
 
 
 def _stands_out(falling: Floats, size: int) -> bool:
@@ -553,10 +591,12 @@ def _stands_out(falling: Floats, size: int) -> bool:
     """
     logs = np.log(falling[falling > 0])
     rest = logs[size:]
-    if len(rest) < _MANY_RANKS:
+    if len(rest) < 2:
         return True
     median = float(np.median(rest))
     spread = 1.4826 * float(np.median(np.abs(rest - median)))
+    if len(rest) < _MANY_RANKS:
+        spread = float(rest.std(ddof=1))
     return bool(logs[size - 1] - median >= _FAR * spread)
 
 
@@ -568,12 +608,23 @@ def _by_role(
     place: int,
     parts: Sequence[frozenset[int]],
     width: int,
+    least: float,
+    share_calls: Callable[[NDArray[np.bool_]], bool],
 ) -> Straggler | None:
-    """The ranks that are slow; or, if times cannot tell, those that are slow or have more to do."""
-    suspicion = _tested(times, "rank", group, names, processes, place, width)
+    """The ranks that are slow; or, if times cannot tell, those that are slow or have more to do.
+
+    Args:
+        parts: the sets of processes that have one part by the record.
+        least: nanoseconds by which the times of two parts differ.
+        share_calls: whether the chosen columns and the others take calls from each other.
+    """
+    suspicion = _tested(times, "rank", group, names, processes, place, least, width)
+    slow: set[int] = set()
+    if suspicion is not None and suspicion.probability < CERTAIN:  # else a pause may stand out
+        slow = set(suspicion.processes)
     count = times.shape[1]
-    order = np.argsort(-times.mean(axis=0), kind="stable")
-    falling = times.mean(axis=0)[order]
+    usual_times = np.median(times, axis=0)  # a pause says nothing about a rank's part
+    order = np.argsort(-usual_times, kind="stable")
     all_numbers = set(chain.from_iterable(processes))
     halves = {count // 2, count - count // 2}
     if count < (_LEAST_ODD if count % 2 else _LEAST_RANKS):
@@ -582,20 +633,28 @@ def _by_role(
     for size in sorted({*halves, *map(len, of_parts)} - {0, count}):
         columns, rest = order[:size], order[size:]
         numbers = tuple(number for column in columns for number in processes[column])
-        sharp = falling[0] - falling[size - 1] < falling[size - 1] - falling[size]
-        if not sharp or (size not in halves and frozenset(numbers) not in of_parts):
+        is_part = frozenset(numbers) in of_parts
+        if not slow <= set(numbers) or (size not in halves and not is_part):
             continue
-        if suspicion is not None and not set(suspicion.processes) <= set(numbers):
+        if not _are_two_kinds(usual_times[columns], usual_times[rest], least):
             continue
+        if not is_part and share_calls(np.isin(np.arange(count), columns)):
+            continue  # whoever is free does any of the work, so all have the same part
         own, others = np.median(times[:, columns], axis=1), np.median(times[:, rest], axis=1)
-        slower = int((own > others).sum())
-        share = odds.independent_share((own > others)[::width].astype(float)) / width
-        chance = odds.tail(slower * share, len(times) * share, 0.5) * count
+        sets = len(of_parts) if is_part else math.comb(count, size)
         return Straggler(
-            "imbalance", group, tuple(names[column] for column in columns), numbers, place, slower,
-            len(times), min(1.0, chance), own, others, others,
+            "imbalance", group, tuple(names[column] for column in columns), numbers, place,
+            int((own > others).sum()), len(times),
+            min(1.0, sets * _chance_of_ranks(times[::width], columns)), own, others, others,
         )  # fmt: skip
     return suspicion
+
+
+def _are_two_kinds(longer: Floats, shorter: Floats, least: float) -> bool:
+    """Whether times are of two kinds, and not only a long and a short part of times of one kind."""
+    freedom = max(1, len(longer) + len(shorter) - 2)
+    spread = math.sqrt((len(longer) * longer.var() + len(shorter) * shorter.var()) / freedom)
+    return bool(longer.mean() - shorter.mean() > max(least, _TWO_KINDS * spread))
 
 
 def _drifting(
@@ -652,7 +711,9 @@ def _settled(run: Run, candidates: Sequence[Straggler], usual: Sequence[int]) ->
         straggler = _located(run, suspicion, usual)
         nodes = {run.processes[number].node for number in suspicion.processes}
         node = nodes.pop()
-        if not nodes and node in slow_nodes and _tells(run, suspicion, slow_nodes[node]):
+        is_late = suspicion.kind == "late start"  # which says nothing about how fast its node is
+        tells = not is_late and node in slow_nodes and _tells(run, suspicion, slow_nodes[node])
+        if not nodes and tells:
             previous = results.get(("node", (node,)))
             if previous is None or previous.excess < straggler.excess:
                 results["node", (node,)] = attrs.evolve(
@@ -684,16 +745,16 @@ def _reported(candidates: Iterable[Straggler]) -> list[Straggler]:
     """The suspicions to report for each worker.
 
     A worker may be both slow and late. Its delay is reported, too, if that costs more, as it has
-    another remedy. A smaller delay may be a consequence of the slowness.
+    another remedy. A smaller delay may be a consequence of the slowness. And it may be slow in one
+    scope, and have more to do in another.
     """
-    waiting = sorted(candidates, key=lambda candidate: -candidate.gain)
+    waiting = sorted(candidates, key=lambda candidate: (candidate.place == ALL, -candidate.gain))
     late = [candidate for candidate in waiting if candidate.kind == "late start"]
     slow = [candidate for candidate in waiting if candidate.kind != "late start"]
     suspicions: list[Straggler] = []
     while slow:
-        names = set(slow[0].names)
-        of_worker = [candidate for candidate in slow if names.intersection(candidate.names)]
-        slow = [candidate for candidate in slow if not names.intersection(candidate.names)]
+        of_worker = [candidate for candidate in slow if _are_alike(slow[0], candidate)]
+        slow = [candidate for candidate in slow if candidate not in of_worker]
         suspicions.append(_best(of_worker))
     for suspicion in late:
         same = [
@@ -704,20 +765,28 @@ def _reported(candidates: Iterable[Straggler]) -> list[Straggler]:
     return suspicions
 
 
+def _are_alike(one: Straggler, other: Straggler) -> bool:
+    """Whether two suspicions are about the same slowness of some worker."""
+    kinds, places = {one.kind, other.kind}, {one.place, other.place}
+    apart = "imbalance" in kinds and len(kinds) > 1 and len(places) > 1 and ALL not in places
+    return not apart and not set(one.names).isdisjoint(other.names)
+
+
 def _best(candidates: Sequence[Straggler]) -> Straggler:
-    """The most informative of a worker's suspicions, which are given in order of gain."""
+    """The most informative of a worker's suspicions."""
     whole = max(candidate.excess for candidate in candidates)
-    for candidate in candidates:
+    by_gain = sorted(candidates, key=lambda candidate: -candidate.gain)
+    for candidate in by_gain:
         # a drift says more than slowness
         if candidate.kind == "drift" and candidate.excess >= 0.5 * whole:
             return candidate
     # one scope says more than all scopes together
     scopes = [
         candidate
-        for candidate in candidates
-        if candidate.place != ALL and candidate.gain >= 0.5 * candidates[0].gain
+        for candidate in by_gain
+        if candidate.place != ALL and candidate.gain >= 0.5 * by_gain[0].gain
     ]
-    return (scopes or candidates)[0]
+    return (scopes or by_gain)[0]
 
 
 def _located(run: Run, suspicion: Straggler, usual: Sequence[int]) -> Straggler:
@@ -821,7 +890,7 @@ def imbalanced(run: Run, group: str, place: int) -> bool:
     logs = np.log(np.where(present, times, np.nan))
     if count < _MANY_RANKS:
         first, second = -np.sort(-logs, axis=1)[:, :2].T
-        return bool((first - second).mean() >= _STEADY * (first - second).std())
+        return bool((first - second).mean() > _STEADY * (first - second).std())
     above = logs - np.nanmedian(logs, axis=1, keepdims=True)
     above = np.nan_to_num(above - np.nanmedian(above, axis=0), nan=-np.inf)
     longest = np.argpartition(-above, steps - 1, axis=None)[:steps]
