@@ -313,6 +313,8 @@ def _of_group(
     total = shared_work(run, group)[usual]
     parts = roles.parts(run, list(chain.from_iterable(ranks)))
     widest, least = 1, LEAST_SHARE * step
+    # a rank that is slow by chance in more turns than the others is no straggler
+    by_turns = {place for place in common_places(run, group) if imbalanced(run, group, place)}
     for place in common_places(run, group):
         times = pace(run, place, ranks)[usual]
         doing = _doing(times)
@@ -329,14 +331,16 @@ def _of_group(
             )  # fmt: skip
             if suspicion is not None and suspicion.kind == "imbalance":
                 parts.append(frozenset(suspicion.processes))
-            if not _only_calls_more(run, suspicion, active_ranks, [place]):
+            if place not in by_turns and not _only_calls_more(
+                run, suspicion, active_ranks, [place]
+            ):
                 suspicions.append(suspicion)
             suspicions.append(_drifting(times[:, doing], group, *some, place, width))
     in_all = _by_role(
         total, group, names, numbers, ALL, parts, widest, least,
         functools.partial(_share_calls, run, common_places(run, group), ranks),
     )  # fmt: skip
-    if not _only_calls_more(run, in_all, ranks, common_places(run, group)):
+    if not by_turns and not _only_calls_more(run, in_all, ranks, common_places(run, group)):
         suspicions.append(in_all)
     delays = _delays(run, ranks, call_times)[usual]
     suspicions.append(_tested(delays, "late start", group, names, numbers, BEFORE, least))
@@ -563,8 +567,9 @@ def _tested(
     leads = (chosen.own > chosen.most)[::width].astype(float)
     share = odds.independent_share(leads) / width
     chance = odds.tail(chosen.slowest * share, chosen.steps * share, size / count)
-    usually = np.median(times[:, order[:size]].mean(axis=1) - chosen.others)
-    if count > 2 and usually >= least:  # else few steps cost much, and many others are certain
+    of_each = np.median(times, axis=0)
+    usually = of_each[order[:size]].min() - np.median(of_each[order[size:]])
+    if count > 2 and usually >= least:  # else few steps cost much, and what is certain costs little
         chance = 2 * min(chance, _chance_of_ranks(times[::width], order[:size]))
     # what is certain from few steps, as where calls are rare: no time of the others is as long
     chance = min(chance, 2 * odds.apart(chosen.own[::width], chosen.most[::width]))
