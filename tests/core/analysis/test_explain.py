@@ -991,6 +991,16 @@ def test_a_slow_rank_that_waits_for_a_processor_is_a_hint(
     assert says == ("Rank-1 waited 40 % of its time for a processor" in words(finding).says)
 
 
+@pytest.mark.parametrize(("longer", "grade"), [(14, "hint"), (30, "named")])
+def test_of_two_ranks_one_that_is_a_little_slower_is_a_hint(
+    longer: int, grade: str, tmp_path: Path
+) -> None:
+    """Each is the only one that the other can be compared with."""
+    times = [[100 + step % 3, 100 + longer + step % 2] for step in range(40)]
+    (finding,) = spmd(tmp_path, times).findings
+    assert ("rank", "Rank-1", grade) == (finding.cause, finding.worker, finding.grade)
+
+
 @pytest.mark.parametrize("ranks", [4, 16, 256])
 def test_equal_ranks_are_no_imbalance(ranks: int, tmp_path: Path) -> None:
     """The more there are, the slower is the slowest of them, by chance."""

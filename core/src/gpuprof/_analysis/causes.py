@@ -63,6 +63,9 @@ _LARGE = 0.05
 _NAMED = 0.07
 """Share of the run that a cause must save to be named. It then matters even if the saving is off by
 as much as one in ten is, in jobs whose truth is known."""
+_OF_TWO = 1.2
+"""How many times as long as the other a rank of two must take to be named: with less, nobody knows
+which of the two is the unusual one."""
 _IN_A_HALF = 0.015
 """Share of the run that a lasting cause must save in each half of the run to be named."""
 _NEARLY_ALL = 0.7
@@ -559,10 +562,12 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         }
     # of ranks that share calls, the excess is what they would take for as many as the others
     cost = min(straggler.excess, record.mean * (1 - 1 / max(1.0, straggler.ratio)))
-    ranks_in_all = len({process.rank for process in run.groups[straggler.group]})
-    may_be_part = 1 < len(ranks) and 2 * len(ranks) >= ranks_in_all
     if straggler.place == BEFORE:
         cost = straggler.excess
+    ranks_in_all = len({process.rank for process in run.groups[straggler.group]})
+    is_half = cause in _SLOW and 2 * len(ranks) >= ranks_in_all
+    if ranks_in_all == 2:
+        is_half &= straggler.ratio < _OF_TWO
     return Suspect(
         finding=_finding(
             record,
@@ -593,7 +598,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         parts=[functools.partial(_is_at, straggler.place)]
         if cause in _SLOW and straggler.place >= 0
         else (),
-        doubtful=is_profiled or straggler.alone or may_be_part or starvation >= STARVED,
+        doubtful=is_profiled or straggler.alone or is_half or starvation >= STARVED,
     )
 
 
