@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,14 +15,28 @@ from support.waiting import DEADLINE
 LEAKS, BURNS, STARVES = range(3)
 READINGS = 9
 A_STEP = 2 * 2**20
+PAGES = 40
 JOB = f"""
-import glob, os, threading, time, gpuprof
+import glob, mmap, os, threading, time, gpuprof
 
 rank, kept, step = int(os.environ["RANK"]), [], 0
 
 def burn():
     while True:
         sum(range(1_000))
+
+size = {PAGES} * mmap.PAGESIZE
+with open(f"file-{{rank}}", "w+b") as file:
+    file.write(b"1" * size)
+    os.fsync(file.fileno())
+    mapped = mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ)
+    descriptor = os.dup(file.fileno())
+mapped.madvise(mmap.MADV_RANDOM)
+
+def read_again():  # from the disk, as a process does whose memory was swapped out
+    mapped.madvise(mmap.MADV_DONTNEED)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    sum(mapped[::mmap.PAGESIZE])
 
 def is_recorded():
     ledgers = glob.glob("gpuprof-output/*/*/*.ledger")
@@ -37,6 +52,7 @@ while not is_recorded():
             sum(range(1_000))
         if rank == {LEAKS}:
             kept.append(bytearray(b"1" * {A_STEP}))
+            read_again()
     step += 1
 """
 
@@ -45,8 +61,8 @@ while not is_recorded():
 def processes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What three ranks used, by rank.
 
-    One leaks, one has a thread that burns the GIL, and one shares its only processor with two busy
-    loops.
+    One leaks, and reads a mapped file from the disk; one has a thread that burns the GIL, and one
+    shares its only processor with two busy loops.
     """
     directory = tmp_path_factory.mktemp("job")
     (directory / "job.py").write_text(JOB)
@@ -105,3 +121,14 @@ def test_a_crowded_processor_is_seen(processes: list[dict[str, Any]]) -> None:
     used = processes[STARVES]
     assert 1 == used["usable"]
     assert used["waited"] > used["ran"]
+
+
+def test_page_faults_that_read_a_disk_are_counted_by_step(
+    processes: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    """Of the rank that has them in each step."""
+    kind = subprocess.check_output(["stat", "-f", "-c", "%T", tmp_path], text=True).strip()
+    if kind in ("tmpfs", "ramfs"):
+        pytest.skip("files are in memory here")
+    assert processes[LEAKS]["faults"] > 0.9 * PAGES  # a crowded machine adds some
+    assert processes[BURNS]["faults"] < 0.5 * PAGES

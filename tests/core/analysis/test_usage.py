@@ -121,6 +121,50 @@ def test_a_pause_without_a_processor_says_so(tmp_path: Path) -> None:
     assert {"Rank-0": 0.0, "Rank-1": pytest.approx(360 / 404)} == used
 
 
+def faulting(directory: Path, faults: Callable[[int], int], extra: Callable[[int], int]) -> str:
+    """What explain says of two ranks of which the second reads a disk in page faults, as one line.
+
+    Args:
+        faults: how many it has in a step.
+        extra: milliseconds that it works longer in a step.
+    """
+    ledgers = [SimulatedLedger(f"Rank-{number}") for number in range(2)]
+    time, counts = 0, [0, 0]
+    for step in range(101):
+        length = (48 + extra(step)) * MS
+        for rank, ledger in enumerate(ledgers):
+            work = (40 + extra(step) * rank + (step + rank) % 3) * MS
+            ledger.main.append((time, step * 20 * MS, 0))
+            ledger.usage.append({"time": time, "processors": 16, "faults": counts[rank]})
+            if step < 100:
+                ledger.step(step, time, time + length)
+                ledger.span("load", time, time + work)
+                ledger.span("barrier", time + work, time + length - 1, waits_for="barrier")
+        counts[1] += faults(step)
+        time += length
+    return " ".join(text(explain(reading.read(write_run(directory / "run", ledgers)))).split())
+
+
+def test_a_slow_rank_that_swaps_says_so(tmp_path: Path) -> None:
+    """It has many page faults that read a disk, and the other rank has none."""
+    said = faulting(tmp_path, lambda _: 300, lambda _: 40)
+    assert "Rank-1 had 300 more page faults a step that read a disk, as with swapped-out" in said
+
+
+def test_a_few_page_faults_are_no_reason(tmp_path: Path) -> None:
+    """They cannot take as long as the rank takes more."""
+    said = faulting(tmp_path, lambda _: 10, lambda _: 40)
+    assert "Rank-1 is slow in load" in said
+    assert "page faults" not in said
+
+
+def test_a_slow_step_that_reads_a_disk_in_page_faults_says_so(tmp_path: Path) -> None:
+    """The pause that it is, and its critical path."""
+    said = faulting(tmp_path, lambda step: 3000 * (step == 50), lambda step: 400 * (step == 50))
+    assert "Rank-1 had 3,000 more page faults a step that read a disk" in said
+    assert "Rank-1 had 3,000 page faults that read a disk in this step; on average, 30." in said
+
+
 def test_each_step_has_what_a_process_used_in_it(tmp_path: Path) -> None:
     """Between two readings it grows evenly."""
     ledger = SimulatedLedger("Rank-0")

@@ -28,7 +28,15 @@ from gpuprof._analysis.samples import TRAINED
 from gpuprof._analysis.scopes import sizes
 from gpuprof._analysis.stays import OfSamples, Stays
 from gpuprof._analysis.stragglers import ALL, BEFORE, Straggler
-from gpuprof._analysis.usage import StepUsage, Usage, by_step, usage_of, waited_more
+from gpuprof._analysis.usage import (
+    FAULT,
+    StepUsage,
+    Usage,
+    by_step,
+    faulted_more,
+    usage_of,
+    waited_more,
+)
 
 Floats = NDArray[np.float64]
 
@@ -159,6 +167,8 @@ class Facts:
         starved: share of its time that the process, ready to run, waited for a processor, if that
             may be what it takes longer.
         peers: the same of the others on its node, in the median; ``None`` without others.
+        faults: how many page faults more than usual, or than its peers, read a disk in a step, if
+            that may be what it takes longer.
         usage: what the process used; ``None`` for causes that are no matter of that.
         left: the seconds and steps after which the memory that its machine has left is used up;
             ``None`` if that is not known, or more than a month away.
@@ -182,6 +192,7 @@ class Facts:
     sent: tuple[float, float] = (0.0, 0.0)
     starved: float = 0.0
     peers: float | None = None
+    faults: float = 0.0
     usage: Usage | None = None
     left: tuple[float, int] | None = None
     ranks: Sequence[int] = ()
@@ -550,6 +561,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     loop = run.steps[record.usual[0]].start, run.steps[record.usual[-1]].end
     starvation = max(waited(run.processes[number], *loop) or 0.0 for number in numbers)
     may_explain = starvation * record.mean >= _MOST_OF_IT * straggler.excess
+    faults = max(_more_faults(record, number) for number in numbers)
     activities = [
         (number, place)
         for number in numbers
@@ -588,6 +600,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
                 node=run.processes[numbers[0]].node if straggler.alone else "",
                 grew=(straggler.grew[0] / 1e9, straggler.grew[1] / 1e9),
                 starved=starvation if may_explain else 0.0,
+                faults=faults if faults * FAULT >= _MOST_OF_IT * straggler.excess else 0.0,
                 called=run.driver is not None,
                 ranks=_to_capture(record, straggler.group, ranks),
                 steps=steps,
@@ -600,6 +613,19 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         else (),
         doubtful=is_profiled or straggler.alone or is_half or starvation >= STARVED,
     )
+
+
+def _more_faults(record: Record, number: int) -> float:
+    """How many more page faults a step read a disk than in the others of its group."""
+    group = record.run.processes[number].group
+    others = [
+        usage.faults
+        for position, usage in record.usage.items()
+        if position != number and record.run.processes[position].group == group
+    ]
+    if number not in record.usage or not others:
+        return 0.0
+    return record.usage[number].faults - float(np.median(others))
 
 
 def another_part(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
@@ -1165,9 +1191,10 @@ def _others_than(
 def _occasion(record: Record, cause: Name, occasion: Occasion) -> Suspect:
     run, count = record.run, len(occasion.rows)
     within = [record.usual[row] for row in occasion.rows]
-    starvation = 0.0
+    starvation = faults = 0.0
     if occasion.more is not None:
         process = run.processes[occasion.processes[0]]
+        faults = faulted_more(run, process, within)
         waits = waited_more(run, process, within)
         if waits >= _MOST_OF_IT * occasion.cost:
             took = float(record.durations[occasion.rows].sum())
@@ -1192,6 +1219,7 @@ def _occasion(record: Record, cause: Name, occasion: Occasion) -> Suspect:
             rare=occasion.more is None,
             took=float(record.durations[occasion.rows[0]]) / 1e9,
             starved=starvation,
+            faults=faults / count if faults * FAULT >= _MOST_OF_IT * occasion.cost else 0.0,
         ),
     )
     return Suspect(finding=finding, activities=activities, excess=excess, within=within)

@@ -20,6 +20,9 @@ Floats = NDArray[np.float64]
 
 BUSY = 0.1
 """A machine counts as busy if processes wait for a processor for this share of their time."""
+FAULT = 500_000
+"""Nanoseconds that a page fault may take that reads a disk: 0.1 ms with an SSD, several with a disk
+that turns, or across a network."""
 _LEAST_READINGS = 9
 """Readings of a process's memory that a trend needs: three in each third of the steps."""
 _LEAST_GROWTH = 32_000_000
@@ -200,11 +203,23 @@ def waited_more(run: Run, process: Process, steps: Sequence[int]) -> float:
         steps: positions in `Run.steps`.
     """
     ledger, track = process.ledger, working_track(process.ledger)
-    rows = ledger.threads[ledger.threads["track"] == track]
+    threads = ledger.threads[ledger.threads["track"] == track]
+    return _counted_more(run, process, threads, "ready", steps)
+
+
+def faulted_more(run: Run, process: Process, steps: Sequence[int]) -> float:
+    """Like `waited_more`: how many page faults more than usual read a disk."""
+    return _counted_more(run, process, process.ledger.usage, "faults", steps)
+
+
+def _counted_more(
+    run: Run, process: Process, rows: NDArray[np.void], column: str, steps: Sequence[int]
+) -> float:
     if len(rows) < 2:
         return 0.0
-    times, waits = np.diff(rows["time"]), np.diff(rows["ready"])
-    starts, ends = (edges[list(steps)] - ledger.offset for edges in run.step_edges(process))
+    times, counts = np.diff(rows["time"]), np.diff(rows[column])
+    offset = process.ledger.offset
+    starts, ends = (edges[list(steps)] - offset for edges in run.step_edges(process))
     around = np.zeros(len(times), bool)
     for first, last in zip(
         np.searchsorted(rows["time"][1:], starts, "right"),
@@ -212,8 +227,8 @@ def waited_more(run: Run, process: Process, steps: Sequence[int]) -> float:
         strict=True,
     ):
         around[first:last] = True
-    usual = float(np.median(waits / times.clip(1)))
-    return float((waits - usual * times)[around].sum())
+    usual = float(np.median(counts / times.clip(1)))
+    return float((counts - usual * times)[around].sum())
 
 
 def usage_of(run: Run, process: Process) -> Usage | None:

@@ -55,6 +55,11 @@ def words(finding: Finding) -> Words:
     if finding.facts.starved >= STARVED:
         share = percentage(finding.facts.starved)
         says += f" {finding.worker} waited {share} of its time for a processor: that may be why."
+    if finding.facts.faults:
+        says += (
+            f" {finding.worker} had {finding.facts.faults:,.0f} more page faults a step that read "
+            "a disk, as with swapped-out memory or a mapped file: that may be why."
+        )
     return attrs.evolve(of_cause, says=says)
 
 

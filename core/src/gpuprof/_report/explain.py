@@ -23,7 +23,7 @@ from gpuprof._analysis.run import Run
 from gpuprof._analysis.samples import Attribute
 from gpuprof._analysis.stacks import Line
 from gpuprof._analysis.stragglers import LEAST_STEPS
-from gpuprof._analysis.usage import BUSY
+from gpuprof._analysis.usage import BUSY, FAULT
 from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
 from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.ledger import SUFFIX
@@ -551,19 +551,29 @@ def _path(answer: Explanation, path: CriticalPath, width: int | None, hint: str)
 
 
 def _lacked(answer: Explanation, path: CriticalPath) -> list[str]:
-    """A sentence if a process on the path waited much longer for a processor than in most steps."""
-    usual = {usage.worker: usage.waited for usage in answer.processes}
-    on_path = {part.worker for part in path.parts}
-    waited = {
-        used.worker: used.waited
-        for used in path.processes
-        if used.worker in on_path and used.waited >= usual.get(used.worker, 1.0) + _LEAST_MORE
-    }
-    if not waited:
-        return []
-    most = max(waited, key=waited.__getitem__)
-    share, of_all = percentage(waited[most]), percentage(usual[most])
-    return [f"{most} waited {share} of this step for a processor; of all steps, {of_all}."]
+    """What processes on the path waited for much longer than in most steps, in sentences.
+
+    For a processor, and for a disk: the process that waited longest.
+    """
+    usual = {usage.worker: usage for usage in answer.processes}
+    workers = usual.keys() & {part.worker for part in path.parts}
+    on_path = [used for used in path.processes if used.worker in workers]
+    lines = []
+    used = max(on_path, key=lambda used: used.waited - usual[used.worker].waited, default=None)
+    if used is not None and used.waited >= usual[used.worker].waited + _LEAST_MORE:
+        share, of_all = percentage(used.waited), percentage(usual[used.worker].waited)
+        lines.append(
+            f"{used.worker} waited {share} of this step for a processor; of all steps, {of_all}."
+        )
+    used = max(on_path, key=lambda used: used.faults - usual[used.worker].faults, default=None)
+    if used is not None:
+        faults = usual[used.worker].faults
+        if (used.faults - faults) * FAULT / 1e9 >= _LEAST_MORE * path.seconds:
+            lines.append(
+                f"{used.worker} had {used.faults:,} page faults that read a disk in this step; on "
+                f"average, {faults:,.0f}."
+            )
+    return lines
 
 
 def _findings(answer: Explanation) -> str:
