@@ -1,11 +1,15 @@
 """What `gpuprof run` costs a job that it records: everything on, against nothing.
 
-Several jobs, one bare, one recorded, and others recorded in parts, each a driver and two actors on
-a Ray cluster of its own; without Ray, each is one process. They do the same step in turns, one
-while the others wait, and time it: by the clock, and by the processor time of all Python threads of
-driver and actors, gpuprof's apart from the job's. Other programs change that less, so the goal is
-held against it. Two jobs differ by a millisecond without a reason, so what a Ray call costs is also
-measured within one, with its instrument on and off. Starts are fresh processes in turns.
+One job under `gpuprof run`, a driver and two actors on Ray, or with ``--no-ray`` one process. It
+switches parts of the recording off and on, in turns of several steps, in all of its processes. So
+the same threads do the same step with and without each part, a second apart, and what differs
+between two jobs, or from minute to minute, is left out. A turn without anything comes twice: what
+these two differ is the noise.
+
+The figures are processor time, which other programs change less than the clock. That of gpuprof's
+own threads is theirs, in a last, long turn with everything. The stack samples are as rare as after
+a job's first minutes.
+Starts are fresh processes in turns.
 """
 
 from __future__ import annotations
@@ -33,6 +37,8 @@ CALLS = 50
 """Of actors in a step."""
 STEP = 0.1
 """Seconds of the step that the goal speaks of."""
+STEPS = 4
+"""Steps of a turn, each measured by itself, since a single one is often disturbed."""
 GOAL = 1.5
 """Per cent of it."""
 RUN = [sys.executable, "-m", "gpuprof", "run"]
@@ -47,16 +53,20 @@ class Env:
 envs = [Env.remote() for _ in range(3)]
 ray.get([env.sample.remote() for env in envs])
 """
-DRIVER = "driver"
-RAY = "without Ray calls"
-JOBS: dict[str, list[str] | None] = {
-    "alone": None,
-    "recorded": [],
-    "without stacks": ["sampling=0"],
-    RAY: ["instruments=torch,queue"],
-    "the ledger only": ["sampling=0", "instruments=[]"],
+DRIVER, ACTORS = "driver", "actors"
+JOB, STACKS, CONTROL = "job", "gpuprof-stacks", "gpuprof-control"
+CLOCK, PROCESSES = "clock", "processes"
+NOTHING, ALL, NO_CALLS, NO_SAMPLES, AGAIN = (
+    "nothing", "everything", "without Ray calls", "without stack samples", "nothing, again",
+)  # fmt: skip
+STATES = {
+    NOTHING: "",
+    ALL: "ray scopes samples",
+    NO_CALLS: "scopes samples",
+    NO_SAMPLES: "ray scopes",
+    AGAIN: "",
 }
-"""Settings of each job; ``None`` for the one that is not recorded."""
+"""The parts that are on."""
 STARTS = {
     "python -c pass": "pass",
     "python -c 'import torch'": "import torch",
@@ -64,49 +74,99 @@ STARTS = {
 }
 
 
-# In the jobs
+# In the job
 
 
 def threads() -> tuple[int, dict[int, str]]:
     """This process, and whose each of its Python threads is: the job's, or which of gpuprof's."""
     return os.getpid(), {
-        thread.native_id: thread.name if thread.name.startswith("gpuprof-") else "job"
+        thread.native_id: thread.name if thread.name.startswith("gpuprof-") else JOB
         for thread in threading.enumerate()
         if thread.native_id is not None
     }
 
 
 def spent(processes: list[tuple[int, dict[int, str]]]) -> dict[str, float]:
-    """Processor seconds so far of all threads of some processes, by whose they are.
+    """Processor seconds so far of the Python threads of the driver and the actors, by whose.
 
-    Those of the first process, the driver's, also by themselves.
+    And those of the whole processes, with the threads that Ray and torch have in C++.
     """
     seconds: dict[str, float] = defaultdict(float)
-    for process, owners in processes:
+    for number, (process, owners) in enumerate(processes):
+        # the clock of another process's processor time: see clock_getcpuclockid(3)
+        seconds[PROCESSES] += time.clock_gettime(~process << 3 | 2)
         for thread, owner in owners.items():
             with open(f"/proc/{process}/task/{thread}/schedstat") as file:
-                spent_here = int(file.read().split()[0]) / 1e9
-            seconds[owner] += spent_here
-            seconds[DRIVER] += spent_here * (process == processes[0][0])
+                nanoseconds = int(file.read().split()[0])
+            seconds[f"{ACTORS if number else DRIVER} {owner}"] += nanoseconds / 1e9
     return seconds
 
 
-def parts(
-    recorded: bool, on_ray: bool
-) -> tuple[dict[str, Callable[[], object]], Callable[[], dict[str, float]]]:
-    """What a job does, by name; and the processor seconds that it has used so far."""
+class Switch:
+    """Switches parts of the recording of this process off and on."""
+
+    def __init__(self) -> None:
+        from gpuprof._session import public, stacks
+
+        session = public.session()
+        assert session is not None
+        assert session.ledger is not None
+        sampler = session.ledger._sampler
+        assert sampler is not None
+        self.samples_are_on = threading.Event()
+        sample, pause = sampler.sample, sampler.pause
+        begun: list[float] = []
+
+        def sample_in_turn() -> None:
+            self.samples_are_on.wait()
+            sample()
+
+        def pause_as_later(spent: float, elapsed: float) -> float:
+            begun[:] = begun or [spent, elapsed]
+            return pause(spent - begun[0], elapsed - begun[1])
+
+        sampler.sample, sampler.pause = sample_in_turn, pause_as_later  # type: ignore[method-assign]
+        # the limit is that of the turns with samples
+        sampler._share *= sum("samples" in parts for parts in STATES.values()) / len(STATES)
+        stacks._ALLOWANCE = 0.0
+
+    def __call__(self, parts: str) -> None:
+        """Leave only these parts on."""
+        from gpuprof._session.instruments import instrument as module
+
+        for instrument in list(module._all):
+            instrument.on = ("ray" if instrument.name == "ray" else "scopes") in parts
+            for undo in instrument._undo:
+                if isinstance(undo, functools.partial) and undo.func is module._put_back:
+                    owner, attribute, replacement, original = undo.args
+                    setattr(owner, attribute, replacement if instrument.on else original)
+                else:  # Ray looks up its methods again
+                    undo()
+        if "samples" in parts:
+            self.samples_are_on.set()
+        else:
+            self.samples_are_on.clear()
+
+
+def parts_of_job(
+    on_ray: bool,
+) -> tuple[
+    dict[str, Callable[[], object]], Callable[[str], object], Callable[[], dict[str, float]]
+]:
+    """What a job does, by name; what switches parts; and the processor seconds used so far."""
+    import gpuprof
     import torch
 
-    scope: Callable[[str], Any] = contextlib.nullcontext
-    if recorded:
-        import gpuprof
-
-        scope = gpuprof.timer
     torch.set_num_threads(1)
     # with a card, a recorded process reads NVML, too
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    call, threads_of_actors, switch = actors() if on_ray else (lambda _: None, list, Switch())
+    scope: Callable[[str], Any] = contextlib.nullcontext
 
-    call, threads_of_actors, switch = actors() if on_ray else (lambda _: None, list, bool)
+    def switch_all(parts: str) -> None:
+        nonlocal scope
+        scope = gpuprof.timer if "scopes" in parts else contextlib.nullcontext
+        switch(parts)
 
     def training(layers: int) -> Callable[[], None]:
         model = torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(layers))).to(device)
@@ -150,30 +210,31 @@ def parts(
         "train 50": training(50),
         "queue": pass_one,
         "calls": lambda: [call(number) for number in range(CALLS)],
-        "on": lambda: switch(True),
-        "off": lambda: switch(False),
     }
-    return done, functools.partial(spent, processes)
+    return done, switch_all, functools.partial(spent, processes)
 
 
-def actors() -> tuple[Callable[[int], object], Callable[[], list[Any]], Callable[[bool], object]]:
+def actors() -> tuple[Callable[[int], object], Callable[[], list[Any]], Callable[[str], object]]:
     """Two actors.
 
     Returns:
         What calls one of them, by a number; what asks both for their `threads`; and what switches
-        the instrument of Ray in all processes.
+        parts in all processes.
     """
     import ray
 
     class Env:
+        def __init__(self) -> None:
+            self.switch = Switch()
+
         def sample(self) -> int:
             return 1
 
         def threads(self) -> tuple[int, dict[int, str]]:
             return threads()
 
-        def switch(self, on: bool) -> None:
-            switch_here(on)
+        def leave_on(self, parts: str) -> None:
+            self.switch(parts)
 
     ray.init(
         num_cpus=2,
@@ -183,6 +244,7 @@ def actors() -> tuple[Callable[[int], object], Callable[[], list[Any]], Callable
     )
     actor = ray.remote(num_cpus=0)(Env)
     envs = [actor.remote() for _ in range(2)]
+    switch_here = Switch()
 
     def call(number: int) -> None:
         ray.get(envs[number % 2].sample.remote())
@@ -190,75 +252,67 @@ def actors() -> tuple[Callable[[int], object], Callable[[], list[Any]], Callable
     def threads_of_actors() -> list[Any]:
         return list(ray.get([env.threads.remote() for env in envs]))
 
-    def switch(on: bool) -> None:
-        switch_here(True)
-        ray.get([env.switch.remote(on) for env in envs])
-        switch_here(on)
+    def switch(parts: str) -> None:
+        ray.get([env.leave_on.remote(parts) for env in envs])
+        switch_here(parts)
 
     return call, threads_of_actors, switch
 
 
-def switch_here(on: bool) -> None:
-    """Switch the instrument of Ray on or off in this process, if it is recorded."""
-    from gpuprof._session.instruments import instrument
-
-    for each in list(instrument._all):
-        if each.name == "ray":
-            each.on = on
-
-
-def job(recorded: bool, on_ray: bool) -> None:
+def job(on_ray: bool) -> None:
     """Do what standard input asks for, and answer with the seconds that it took."""
-    done, used = parts(recorded, on_ray)
+    done, switch, used = parts_of_job(on_ray)
     for line in sys.stdin:
-        name, count = json.loads(line)
-        part = done[name]
-        before, began = used(), time.perf_counter()
-        for _ in range(count):
-            part()
-        clock, after = time.perf_counter() - began, used()
-        seconds = {"clock": clock} | {name: after[name] - before[name] for name in after}
-        print(
-            "answer", json.dumps({name: each / count for name, each in seconds.items()}), flush=True
-        )
+        name, parts, times, count = json.loads(line)
+        part, answers = done[name], []
+        switch(parts)
+        part()  # what the switch has left in no cache
+        for _ in range(times):
+            before, began = used(), time.perf_counter()
+            for _ in range(count):
+                part()
+            clock, after = time.perf_counter() - began, used()
+            seconds = {CLOCK: clock} | {owner: after[owner] - before[owner] for owner in after}
+            answers.append({owner: value / count for owner, value in seconds.items()})
+        print("answer", json.dumps(answers), flush=True)
 
 
 # Outside
 
+Ask = Callable[[str, str, int, int], list[dict[str, float]]]
+
 
 @contextlib.contextmanager
-def started(
-    directory: str, name: str, on_ray: bool
-) -> Iterator[Callable[[str, int], dict[str, float]]]:
-    """A job that does a part so many times, and says what it took, by the clock and by thread."""
-    settings = JOBS[name]
-    program = [sys.executable, os.path.abspath(__file__), "--job", str(int(settings is not None))]
+def started(directory: str, on_ray: bool) -> Iterator[Ask]:
+    """A job that does a part in a state several times, each of them a number of times.
+
+    It says for each what one took, by whom.
+    """
+    program = [sys.executable, os.path.abspath(__file__), "--job"]
     program += [] if on_ray else ["--no-ray"]
-    if settings is not None:
-        program = [*RUN, *(word for one in settings for word in ("--set", one)), "--", *program]
     process = subprocess.Popen(
-        program,
+        [*RUN, "--", *program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
         cwd=directory,
-        env=environment(directory, f"job{[*JOBS].index(name)}"),
+        env=environment(directory, "job"),
     )
     to, of = process.stdin, process.stdout
     assert to is not None
     assert of is not None
 
-    def ask(part: str, count: int) -> dict[str, float]:
-        to.write(json.dumps([part, count]) + "\n")
+    def ask(part: str, state: str, times: int, count: int) -> list[dict[str, float]]:
+        to.write(json.dumps([part, STATES[state], times, count]) + "\n")
         to.flush()
         for line in of:
             if line.startswith("answer "):
-                return defaultdict(float, json.loads(line.removeprefix("answer ")))
-        raise RuntimeError(f"the job {name!r} ended with exit code {process.wait()}")
+                answers = json.loads(line.removeprefix("answer "))
+                return [defaultdict(float, answer) for answer in answers]
+        raise RuntimeError(f"the job ended with exit code {process.wait()}")
 
     try:
-        ask("step", 1)  # clusters that start at the same time keep each other waiting
         yield ask
     finally:
         to.close()
@@ -304,51 +358,56 @@ def row(name: str, alone: list[float], recorded: list[float]) -> list[Any]:
 
 
 def samples(
-    jobs: dict[str, Callable[[str, int], dict[str, float]]], part: str, count: int, rounds: int
+    ask: Ask, part: str, states: list[str], times: int, count: int, rounds: int
 ) -> dict[str, list[dict[str, float]]]:
-    """What a part took in each round, by the job; each job is first, second, and so on in turn."""
-    answers: dict[str, list[dict[str, float]]] = {name: [] for name in jobs}
-    names = [*jobs]
+    """What a part took each time, by the state; each state is first, second, and so on."""
+    answers: dict[str, list[dict[str, float]]] = {name: [] for name in states}
     for turn in range(rounds + 1):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            answer = jobs[name](part, count)
+        first = turn % len(states)
+        for state in states[first:] + states[:first]:
+            answer = ask(part, state, times, count)
             if turn:  # the first round is thrown away
-                answers[name].append(answer)
+                answers[state] += answer
     return answers
 
 
-def calls(ask: Callable[[str, int], dict[str, float]], rounds: int) -> list[Any]:
-    """A row: what a Ray call takes in a recorded job, with the instrument off and on in turns."""
-    took: dict[str, list[float]] = {"off": [], "on": []}
-    for turn in range(rounds):
-        for state in ("off", "on") if turn % 2 else ("on", "off"):
-            ask(state, 1)
-            took[state].append(1e6 / CALLS * ask("calls", 1)["job"])
-    return row("a Ray call, µs, processor; alone: unmarked", took["off"], took["on"])
+def more(
+    answers: dict[str, list[dict[str, float]]], state: str, *owners: str
+) -> tuple[float, float, float]:
+    """Microseconds by which a step takes more than one with nothing: median, and interval."""
+    pairs = zip(answers[NOTHING], answers[state], strict=True)
+    values = [1e6 * sum(b[owner] - a[owner] for owner in owners) for a, b in pairs]
+    return statistics.median(values), *interval(values)
 
 
-def processor(answer: dict[str, float]) -> float:
-    """Processor seconds of all threads of all processes."""
-    return sum(seconds for owner, seconds in answer.items() if owner not in ("clock", DRIVER))
-
-
-def parts_of_step(answers: dict[str, list[dict[str, float]]]) -> list[list[Any]]:
-    """A row for each job: what its step takes more than that of the one alone, by the thread."""
+def threads_of_job(answers: dict[str, list[dict[str, float]]]) -> list[list[Any]]:
+    """A row for each state: what a step of the job's threads takes more than one with nothing."""
     rows = []
-    for name, of_job in answers.items():
-        pairs = list(zip(answers["alone"], of_job, strict=True))
-        more = [1e6 * (processor(b) - processor(a)) for a, b in pairs]
-        of_threads = [1e6 * (b["job"] - a["job"]) for a, b in pairs]
-        own = [
-            statistics.mean(1e6 * answer[f"gpuprof-{thread}"] for answer in of_job)
-            for thread in ("stacks", "control")
-        ]
-        of_driver = [1e6 * (b[DRIVER] - a[DRIVER]) for a, b in pairs]
-        low, high = interval(more)
-        row_of_job = [statistics.median(of_threads), *own, statistics.median(more)]
-        together = f"{low:.0f} to {high:.0f}"
-        rows.append([name, *row_of_job, together, statistics.median(of_driver)])
+    for state in answers:
+        if state != NOTHING:
+            median, low, high = more(answers, state, f"{DRIVER} {JOB}", f"{ACTORS} {JOB}")
+            whole, *_ = more(answers, state, PROCESSES)
+            rows.append([state, median, f"{low:.0f} to {high:.0f}", whole])
     return rows
+
+
+def together(
+    answers: dict[str, list[dict[str, float]]], last: list[dict[str, float]]
+) -> list[list[Any]]:
+    """A row for each kind of process, and all: what everything takes of a step, by the thread.
+
+    Gpuprof's own threads run by the clock, so theirs is what they take in the time of a step.
+    """
+    rows: list[list[Any]] = []
+    of_a_step = 1e6 * STEP / sum(answer[CLOCK] for answer in last)
+    for kind in (DRIVER, ACTORS):
+        own = [
+            of_a_step * sum(answer[f"{kind} {thread}"] for answer in last)
+            for thread in (STACKS, CONTROL)
+        ]
+        rows.append([kind, more(answers, ALL, f"{kind} {JOB}")[0], *own])
+    rows.append(["together", *(sum(column) for column in list(zip(*rows, strict=True))[1:])])
+    return [[*row, sum(row[1:]), sum(row[1:]) / (STEP * 1e4)] for row in rows]
 
 
 def interval(values: list[float]) -> tuple[float, float]:
@@ -361,39 +420,40 @@ def interval(values: list[float]) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Measure, print the tables, and say by the exit code whether the goals are met."""
+    """Measure, print the tables, and say by the exit code whether the goal is met."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=300, help="samples of each (default: 300)")
+    parser.add_argument("--rounds", type=int, default=100, help="turns of each (default: 100)")
     parser.add_argument("--starts", type=int, default=20, help="starts of each (default: 20)")
-    parser.add_argument("--job", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--no-ray", action="store_true", help="jobs of one process")
+    parser.add_argument("--job", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--no-ray", action="store_true", help="a job of one process")
     arguments = parser.parse_args()
     on_ray = not arguments.no_ray and importlib.util.find_spec("ray") is not None
-    if arguments.job is not None:
-        job(bool(arguments.job), on_ray)
+    if arguments.job:
+        job(on_ray)
         return 0
     rows, share = [], 0.0
-    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
-        jobs = {
-            name: stack.enter_context(started(directory, name, on_ray))
-            for name in JOBS
-            if on_ray or name != RAY
-        }
-        for title, part, count, unit in SUBJECTS:
-            asked = jobs if part == "step" else {name: jobs[name] for name in ("alone", "recorded")}
-            answers = samples(asked, part, count, arguments.rounds)
-            for said, of in (("", lambda answer: answer["clock"]), (", processor", processor)):
+    with tempfile.TemporaryDirectory() as directory:
+        with started(directory, on_ray) as ask:
+            states = [state for state in STATES if on_ray or state != NO_CALLS]
+            answers = samples(ask, "step", states, STEPS, 1, arguments.rounds)
+            print(tabulate(threads_of_job(answers), OF_JOB, tablefmt="github", floatfmt=".0f"))
+            last = ask("step", ALL, STEPS * arguments.rounds, 1)
+            table = together(answers, last)
+            share = table[-1][-1]
+            formats = ("", ".0f", ".0f", ".0f", ".0f", ".2f")
+            print("\n" + tabulate(table, OF_STEP, tablefmt="github", floatfmt=formats) + "\n")
+            for title, part, count, unit in SUBJECTS:
+                if part == "calls" and not on_ray:
+                    continue
+                answers = samples(ask, part, [NOTHING, ALL], 1, count, arguments.rounds)
                 bare, marked = (
-                    [unit * of(answer) for answer in answers[name]]
-                    for name in ("alone", "recorded")
+                    [
+                        unit * (answer[f"{DRIVER} {JOB}"] + answer[f"{ACTORS} {JOB}"])
+                        for answer in answers[state]
+                    ]
+                    for state in (NOTHING, ALL)
                 )
-                rows.append(row(title + said, bare, marked))
-            if part == "step":
-                share = rows[-1][-1] / (STEP * 1e3) * 100
-                print(tabulate(parts_of_step(answers), PARTS, tablefmt="github", floatfmt=".0f"))
-                print()
-        if on_ray:
-            rows.append(calls(jobs["recorded"], arguments.rounds))
+                rows.append(row(title, bare, marked))
         print(tabulate(rows, HEADERS, tablefmt="github", floatfmt=".2f"))
         verdict = "met" if share <= GOAL else "missed"
         print(f"{verdict}: {share:.2f} % of a step of 100 ms in processor time, goal {GOAL} %\n")
@@ -405,17 +465,23 @@ def main() -> int:
 
 
 SUBJECTS = [
-    ("a step of 100 ms, ms", "step", 1, 1e3),
     ("a training step of 2 layers, µs", "train 2", 40, 1e6),
     ("a training step of 50 layers, µs", "train 50", 10, 1e6),
     ("`queue.Queue`: put and get, µs", "queue", 200, 1e6),
+    ("a Ray call, µs", "calls", 2, 1e6 / CALLS),
 ]
-"""What is measured: a title, the part of the job, how often a sample does it, how many of the unit
-are in a second."""
+"""Processor time of the job's threads: a title, the part of the job, how often a sample does it,
+how many of the unit are in a second."""
 HEADERS = ["what", "alone min", "alone median", "recorded min", "recorded median", "added median"]
-PARTS = [
-    "µs more a step", "the job's threads", "stacks' thread", "control thread", "together", "95 %",
-    "of it in the driver",
+OF_JOB = [
+    "the job's threads, µs more a step than with nothing",
+    "median",
+    "95 %",
+    "whole processes",
+]
+OF_STEP = [
+    "everything, µs of a step", "job's threads", "stacks' thread", "control thread", "together",
+    "% of 100 ms",
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import gc
 import weakref
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from support.both_timings import both
@@ -97,3 +98,60 @@ def test_a_followed_method_is_forgotten_with_its_class(follow: Follow) -> None:
     gone = make()
     gc.collect()
     assert gone() is None
+
+
+@pytest.fixture(params=[COMPILED, PYTHON], ids=["compiled", "python"])
+def linked(request: pytest.FixtureRequest) -> Any:
+    module: Any = both()[request.param]._linked
+    return module
+
+
+def noting(linked: Any, noted: list[Any], told: list[Any]) -> Any:
+    """An object whose calls are noted by the key of their result, an UUID."""
+
+    def send(self: object, result: object, args: Any = None) -> Any:
+        return result
+
+    key_of = linked.KeyOf(UUID, lambda uuid: uuid.bytes, noted.append)
+    note, then = lambda *call: noted.append(call), lambda *about: told.append(about[1])
+    followed = linked.follow(send, iter([7, 9]).__next__, then, key_of, note)
+    return type("Sender", (), {"send": followed})()
+
+
+def test_a_call_is_noted_by_the_key_of_its_result(linked: Any) -> None:
+    """With the time before it; nothing else follows."""
+    noted: list[Any] = []
+    told: list[Any] = []
+    noting(linked, noted, told).send(UUID(bytes=b"sixteen of bytes"))
+    assert ([(7, b"sixteen ", ())], []) == (noted, told)
+
+
+@pytest.mark.parametrize(
+    ("result", "keywords"), [("no UUID", {}), (UUID(int=1), {"args": [1]})], ids=["other", "args"]
+)
+def test_other_calls_are_followed_as_ever(
+    linked: Any, result: object, keywords: dict[str, Any]
+) -> None:
+    """Those that take arguments of the job's, and those that return something else."""
+    noted: list[Any] = []
+    told: list[Any] = []
+    noting(linked, noted, told).send(result, **keywords)
+    assert ([], [result]) == (noted, told)
+
+
+def test_a_call_that_cannot_be_noted_is_followed(linked: Any) -> None:
+    """What follows knows what to do about a fault; the job does not hear of it."""
+    told: list[Any] = []
+    key_of = linked.KeyOf(UUID, lambda uuid: uuid.nothing, str)
+    followed = linked.follow(UUID, int, lambda *about: told.append(about[1]), key_of, print)
+    result = followed("0" * 32)
+    assert [result] == told
+
+
+def test_an_id_that_begins_like_others_is_not_cut(linked: Any) -> None:
+    """Its first bytes alone would be no key; nor are any while ids are not short."""
+    key_of = linked.KeyOf(bytes, bytes, len)
+    alike, other = linked.NOT_RANDOM + b"driver", b"random bytes"
+    keys = [key_of(alike), key_of(other), key_of(b"short"), key_of([1])]
+    key_of.is_short = False
+    assert [14, b"random b", b"short", 1, 12] == [*keys, key_of(other)]

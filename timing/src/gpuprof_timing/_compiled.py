@@ -24,7 +24,7 @@ def _load() -> Any:
         import gpuprof_timing._hot as _hot  # type: ignore[import-not-found]
     except ImportError:
         return None
-    if not hasattr(_hot, "Followed"):  # an editable installation's, of an earlier source
+    if not hasattr(_hot, "LinkedCalls"):  # an editable installation's, of an earlier source
         return None
     # its types belong to one copy of this package: a second one, in a process that has imported it
     # anew or in another interpreter, runs in Python

@@ -464,11 +464,11 @@ static PyMemberDef recorder_members[] = {
 static int
 loop_runs(void)
 {
-    PyObject *asyncio = PyDict_GetItemWithError(modules, str_asyncio);
-    if (asyncio == NULL) {
-        return PyErr_Occurred() ? -1 : 0;
-    }
     if (running_loop == NULL) {
+        PyObject *asyncio = PyDict_GetItemWithError(modules, str_asyncio);
+        if (asyncio == NULL) {
+            return PyErr_Occurred() ? -1 : 0;
+        }
         running_loop = PyObject_GetAttr(asyncio, str_get_running_loop);
         if (running_loop == NULL) { /* it is being imported */
             PyErr_Clear();
@@ -674,6 +674,7 @@ find_integer(PyObject *dict, PyObject *key, int64_t *value)
 }
 
 #define KEY 8 /* bytes of a key that need no hash: see `Rows.pack` */
+#define NOT_RANDOM "\xff\xff\xff\xff\xff\xff\xff\xff" /* see `_linked.py` */
 
 /* Whether all links of a track can be packed here. */
 static int
@@ -853,7 +854,7 @@ rows_note_sent(PyObject *self, PyObject *const *args, Py_ssize_t count)
         PyErr_SetString(PyExc_TypeError, "expected when it was begun, a key, and the keys needed");
         return NULL;
     }
-    if (!rows->takes_sent) {
+    if (!rows->takes_sent || !TRUE_OBJECT(recorder->interval)) {
         Py_RETURN_NONE;
     }
     int runs = loop_runs();
@@ -1694,6 +1695,44 @@ link_span(Scope *scope, PyObject *waits_for, PyObject *key, PyObject *result)
     return 0;
 }
 
+/* An open scope; NULL if `on_fault` has the reason, or an exception is set. */
+static Scope *
+open_linked(PyObject *recording, PyObject *name, PyObject *on_fault)
+{
+    Scope *scope = new_scope(recording, name);
+    PyObject *entered = scope != NULL ? enter(scope) : NULL;
+    if (entered == NULL) {
+        Py_CLEAR(scope);
+        hand_over(on_fault);
+        return NULL;
+    }
+    Py_DECREF(entered);
+    return scope;
+}
+
+/* Close the scope of a call. Returns the call's result, or NULL. */
+static PyObject *
+close_linked(Scope *scope, PyObject *waits_for, PyObject *key, PyObject *result, PyObject *on_fault)
+{
+    if (result != NULL && scope->node != NULL && link_span(scope, waits_for, key, result) < 0
+        && hand_over(on_fault) < 0) {
+        Py_CLEAR(result);
+    }
+    if (result == NULL) {
+        leave_raising(scope);
+        Py_DECREF(scope);
+        return NULL;
+    }
+    PyObject *nothing[3] = {Py_None, Py_None, Py_None};
+    PyObject *left = leave(scope, nothing);
+    Py_DECREF(scope);
+    if (left == NULL) {
+        Py_CLEAR(result);
+    }
+    Py_XDECREF(left);
+    return result;
+}
+
 /* `call_linked` of `_linked.py`: recording, name, waits_for, key, function, args, kwargs, and
 on_fault. The node is linked, so a plain scope does for it. */
 static PyObject *
@@ -1713,39 +1752,277 @@ call_linked(PyObject *module, PyObject *const *args, Py_ssize_t count)
     if (inside && waits_for == Py_None) {
         return PyObject_Call(function, args[5], args[6]);
     }
-    Scope *scope = new_scope(args[0], args[1]);
-    PyObject *entered = scope != NULL ? enter(scope) : NULL;
-    if (entered == NULL) {
-        Py_XDECREF(scope);
-        return hand_over(on_fault) < 0 ? NULL : PyObject_Call(function, args[5], args[6]);
+    Scope *scope = open_linked(args[0], args[1], on_fault);
+    if (scope == NULL) {
+        return PyErr_Occurred() ? NULL : PyObject_Call(function, args[5], args[6]);
     }
-    Py_DECREF(entered);
     PyObject *result = PyObject_Call(function, args[5], args[6]);
-    if (result != NULL && scope->node != NULL
-        && link_span(scope, waits_for, args[3], result) < 0 && hand_over(on_fault) < 0) {
-        Py_CLEAR(result);
+    return close_linked(scope, waits_for, args[3], result, on_fault);
+}
+
+/* `KeyOf` of `_linked.py`, which has the reasons */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *kind, *id_of, *otherwise;
+    char is_short;
+} KeyOf;
+
+static PyTypeObject *key_of_type;
+
+static PyObject *
+find_key(KeyOf *of, PyObject *object)
+{
+    if (of->is_short && (PyObject *)Py_TYPE(object) == of->kind) {
+        PyObject *id = PyObject_CallOneArg(of->id_of, object);
+        if (id == NULL) {
+            return NULL;
+        }
+        Py_ssize_t size = PyBytes_CheckExact(id) ? PyBytes_GET_SIZE(id) : 0;
+        int is_plain = size && (size < KEY || memcmp(PyBytes_AS_STRING(id), NOT_RANDOM, KEY));
+        PyObject *key = NULL;
+        if (is_plain) {
+            key = PyBytes_FromStringAndSize(PyBytes_AS_STRING(id), size < KEY ? size : KEY);
+        }
+        Py_DECREF(id);
+        if (is_plain) {
+            return key;
+        }
     }
-    if (result == NULL) {
-        leave_raising(scope);
-        Py_DECREF(scope);
+    return PyObject_CallOneArg(of->otherwise, object);
+}
+
+static PyObject *
+key_of_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    if (PyVectorcall_NARGS(flags) != 1 || names != NULL) {
+        PyErr_SetString(PyExc_TypeError, "expected one object");
         return NULL;
     }
-    PyObject *nothing[3] = {Py_None, Py_None, Py_None};
-    PyObject *left = leave(scope, nothing);
-    Py_DECREF(scope);
-    if (left == NULL) {
-        Py_CLEAR(result);
+    return find_key((KeyOf *)self, args[0]);
+}
+
+static PyObject *
+key_of_new(PyTypeObject *type, PyObject *args, PyObject *names)
+{
+    PyObject *kind, *id_of, *otherwise;
+    if (!PyArg_ParseTuple(args, "OOO", &kind, &id_of, &otherwise)) {
+        return NULL;
     }
-    Py_XDECREF(left);
+    KeyOf *of = (KeyOf *)type->tp_alloc(type, 0);
+    if (of != NULL) {
+        Py_INCREF(kind);
+        Py_INCREF(id_of);
+        Py_INCREF(otherwise);
+        of->call = key_of_call;
+        of->kind = kind;
+        of->id_of = id_of;
+        of->otherwise = otherwise;
+        of->is_short = 1;
+    }
+    return (PyObject *)of;
+}
+
+static int
+key_of_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    KeyOf *of = (KeyOf *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(of->kind);
+    Py_VISIT(of->id_of);
+    Py_VISIT(of->otherwise);
+    return 0;
+}
+
+static int
+key_of_clear(PyObject *self)
+{
+    KeyOf *of = (KeyOf *)self;
+    Py_CLEAR(of->kind);
+    Py_CLEAR(of->id_of);
+    Py_CLEAR(of->otherwise);
+    return 0;
+}
+
+DEALLOC(key_of)
+
+static PyMemberDef key_of_members[] = {
+    {"__vectorcalloffset__", SIZE, offsetof(KeyOf, call), READ_ONLY, NULL},
+    SLOT(KeyOf, kind),
+    {"is_short", BOOLEAN, offsetof(KeyOf, is_short), 0, NULL},
+    {NULL},
+};
+static PyType_Slot key_of_slots[] = {
+    {Py_tp_new, key_of_new}, {Py_tp_dealloc, key_of_dealloc},
+    {Py_tp_traverse, key_of_traverse}, {Py_tp_clear, key_of_clear},
+    {Py_tp_call, PyVectorcall_Call}, {Py_tp_members, key_of_members}, {0, NULL},
+};
+static PyType_Spec key_of_spec = {
+    "gpuprof_timing._hot.KeyOf", sizeof(KeyOf), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, key_of_slots,
+};
+
+/* `link_calls` of `_linked.py`, which has the reasons */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    KeyOf *key_of;
+    PyObject *recording, *name, *waits_for, *function, *other, *on_fault, *dict;
+} LinkedCalls;
+
+/* A call's arguments as a tuple and a mapping; both NULL with an exception. */
+static void
+take_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **positional,
+               PyObject **named)
+{
+    *positional = PyTuple_New(count);
+    *named = PyDict_New();
+    int failed = *positional == NULL || *named == NULL;
+    for (Py_ssize_t index = 0; !failed && index < count; index++) {
+        Py_INCREF(args[index]);
+        PyTuple_SET_ITEM(*positional, index, args[index]);
+    }
+    for (Py_ssize_t index = 0; !failed && names != NULL && index < PyTuple_GET_SIZE(names);
+         index++) {
+        failed = PyDict_SetItem(*named, PyTuple_GET_ITEM(names, index), args[count + index]) < 0;
+    }
+    if (failed) {
+        Py_CLEAR(*positional);
+        Py_CLEAR(*named);
+    }
+}
+
+static PyObject *
+linked_calls_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
+{
+    LinkedCalls *of = (LinkedCalls *)self;
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (!count || (PyObject *)Py_TYPE(args[0]) != of->key_of->kind) {
+        return PyObject_Vectorcall(of->other, args, flags, names);
+    }
+    PyObject *key = find_key(of->key_of, args[0]), *result = NULL;
+    if (key == NULL) {
+        return hand_over(of->on_fault) < 0 ? NULL
+                                           : PyObject_Vectorcall(of->function, args, flags, names);
+    }
+    int inside = 0;
+    if (linked_node((Recording *)of->recording, of->name, &inside) == NULL) {
+        PyObject *positional, *named;
+        take_arguments(args, count, names, &positional, &named);
+        PyObject *given[] = {of->recording, of->name, of->waits_for, key, of->function, positional,
+                             named, of->on_fault};
+        result = named != NULL ? PyObject_Vectorcall(spec_call, given, 8, NULL) : NULL;
+        Py_XDECREF(positional);
+        Py_XDECREF(named);
+    }
+    else if (inside && of->waits_for == Py_None) {
+        result = PyObject_Vectorcall(of->function, args, flags, names);
+    }
+    else {
+        Scope *scope = open_linked(of->recording, of->name, of->on_fault);
+        if (scope != NULL || !PyErr_Occurred()) {
+            result = PyObject_Vectorcall(of->function, args, flags, names);
+        }
+        if (scope != NULL) {
+            result = close_linked(scope, of->waits_for, key, result, of->on_fault);
+        }
+    }
+    Py_DECREF(key);
     return result;
 }
+
+static PyObject *
+linked_calls_new(PyTypeObject *type, PyObject *args, PyObject *names)
+{
+    PyObject *given[7];
+    if (!PyArg_ParseTuple(args, "OO!UOO!OO", &given[0], recording_type, &given[1], &given[2],
+                          &given[3], key_of_type, &given[4], &given[5], &given[6])) {
+        return NULL;
+    }
+    LinkedCalls *of = (LinkedCalls *)type->tp_alloc(type, 0);
+    if (of != NULL) {
+        PyObject **fields[] = {&of->function, &of->recording, &of->name, &of->waits_for,
+                               (PyObject **)&of->key_of, &of->other, &of->on_fault};
+        for (size_t index = 0; index < 7; index++) {
+            Py_INCREF(given[index]);
+            *fields[index] = given[index];
+        }
+        of->call = linked_calls_call;
+    }
+    return (PyObject *)of;
+}
+
+static int
+linked_calls_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    LinkedCalls *of = (LinkedCalls *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(of->key_of);
+    Py_VISIT(of->recording);
+    Py_VISIT(of->waits_for);
+    Py_VISIT(of->function);
+    Py_VISIT(of->other);
+    Py_VISIT(of->on_fault);
+    Py_VISIT(of->dict);
+    return 0;
+}
+
+static int
+linked_calls_clear(PyObject *self)
+{
+    LinkedCalls *of = (LinkedCalls *)self;
+    Py_CLEAR(of->key_of);
+    Py_CLEAR(of->recording);
+    Py_CLEAR(of->name);
+    Py_CLEAR(of->waits_for);
+    Py_CLEAR(of->function);
+    Py_CLEAR(of->other);
+    Py_CLEAR(of->on_fault);
+    Py_CLEAR(of->dict);
+    return 0;
+}
+
+DEALLOC(linked_calls)
+
+/* Pickled by its name, as a function is. */
+static PyObject *
+linked_calls_reduce(PyObject *self, PyObject *unused)
+{
+    return PyObject_GetAttrString(self, "__qualname__");
+}
+
+static PyMethodDef linked_calls_methods[] = {
+    {"__reduce__", linked_calls_reduce, METH_NOARGS, NULL}, {NULL},
+};
+static PyMemberDef linked_calls_members[] = {
+    {"__vectorcalloffset__", SIZE, offsetof(LinkedCalls, call), READ_ONLY, NULL},
+    {"__dictoffset__", SIZE, offsetof(LinkedCalls, dict), READ_ONLY, NULL},
+    {NULL},
+};
+static PyGetSetDef linked_calls_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {NULL},
+};
+static PyType_Slot linked_calls_slots[] = {
+    {Py_tp_new, linked_calls_new}, {Py_tp_dealloc, linked_calls_dealloc},
+    {Py_tp_traverse, linked_calls_traverse}, {Py_tp_clear, linked_calls_clear},
+    {Py_tp_call, PyVectorcall_Call}, {Py_tp_members, linked_calls_members},
+    {Py_tp_methods, linked_calls_methods}, {Py_tp_getset, linked_calls_getset}, {0, NULL},
+};
+static PyType_Spec linked_calls_spec = {
+    "gpuprof_timing._hot.LinkedCalls", sizeof(LinkedCalls), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, linked_calls_slots,
+};
+static PyTypeObject *linked_calls_type;
 
 /* `follow` of `_linked.py`, which has the reasons */
 
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *function, *clock, *then, *dict;
+    PyObject *function, *clock, *then, *note, *dict;
+    KeyOf *key_of;
 } Followed;
 
 /* Whether a call has arguments of the job's; what cannot be asked counts as some. */
@@ -1768,6 +2045,23 @@ has_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names)
     return 0;
 }
 
+/* Note a call by its result's key: 1, or 0 where that has failed; -1 for what is no `Exception`. */
+static int
+note_key(Followed *of, PyObject *started, PyObject *result)
+{
+    PyObject *key = find_key(of->key_of, result), *needs = key != NULL ? PyTuple_New(0) : NULL;
+    PyObject *given[3] = {started, key, needs};
+    PyObject *done = needs != NULL ? PyObject_Vectorcall(of->note, given, 3, NULL) : NULL;
+    Py_XDECREF(key);
+    Py_XDECREF(needs);
+    Py_XDECREF(done);
+    if (done == NULL && PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyErr_Clear();
+        return 0;
+    }
+    return done == NULL ? -1 : 1;
+}
+
 static PyObject *
 followed_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *names)
 {
@@ -1782,18 +2076,21 @@ followed_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *nam
     }
     PyObject *positional = NULL, *named = NULL;
     int failed = 0;
-    if (has_arguments(args, count, names)) {
-        positional = PyTuple_New(count);
-        named = PyDict_New();
-        failed = positional == NULL || named == NULL;
-        for (Py_ssize_t index = 0; !failed && index < count; index++) {
-            Py_INCREF(args[index]);
-            PyTuple_SET_ITEM(positional, index, args[index]);
+    int passes_arguments = has_arguments(args, count, names);
+    if (!passes_arguments && of->note != NULL
+        && (PyObject *)Py_TYPE(result) == of->key_of->kind) {
+        int noted = note_key(of, started, result);
+        if (noted) {
+            Py_DECREF(started);
+            if (noted < 0) {
+                Py_CLEAR(result);
+            }
+            return result;
         }
-        for (Py_ssize_t index = 0; !failed && names != NULL && index < PyTuple_GET_SIZE(names);
-             index++) {
-            failed = PyDict_SetItem(named, PyTuple_GET_ITEM(names, index), args[count + index]) < 0;
-        }
+    }
+    if (passes_arguments) {
+        take_arguments(args, count, names, &positional, &named);
+        failed = named == NULL;
     }
     if (!failed) {
         PyObject *given[4] = {started, result, positional != NULL ? positional : Py_None,
@@ -1814,8 +2111,8 @@ followed_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *nam
 static PyObject *
 followed_new(PyTypeObject *type, PyObject *args, PyObject *names)
 {
-    PyObject *function, *clock, *then;
-    if (!PyArg_ParseTuple(args, "OOO", &function, &clock, &then)) {
+    PyObject *function, *clock, *then, *key_of = NULL, *note = NULL;
+    if (!PyArg_ParseTuple(args, "OOO|O!O", &function, &clock, &then, key_of_type, &key_of, &note)) {
         return NULL;
     }
     Followed *followed = (Followed *)type->tp_alloc(type, 0);
@@ -1823,6 +2120,10 @@ followed_new(PyTypeObject *type, PyObject *args, PyObject *names)
         Py_INCREF(function);
         Py_INCREF(clock);
         Py_INCREF(then);
+        Py_XINCREF(key_of);
+        Py_XINCREF(note);
+        followed->key_of = (KeyOf *)key_of;
+        followed->note = note;
         followed->call = followed_call;
         followed->function = function;
         followed->clock = clock;
@@ -1839,7 +2140,9 @@ followed_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(followed->function);
     Py_VISIT(followed->clock);
     Py_VISIT(followed->then);
+    Py_VISIT(followed->note);
     Py_VISIT(followed->dict);
+    Py_VISIT(followed->key_of);
     return 0;
 }
 
@@ -1850,7 +2153,9 @@ followed_clear(PyObject *self)
     Py_CLEAR(followed->function);
     Py_CLEAR(followed->clock);
     Py_CLEAR(followed->then);
+    Py_CLEAR(followed->note);
     Py_CLEAR(followed->dict);
+    Py_CLEAR(followed->key_of);
     return 0;
 }
 
@@ -2216,6 +2521,8 @@ typedef struct {
     uint64_t key;
     size_t first;
     size_t count;
+    PyObject *number; /* the key */
+    int is_known;
 } Walked;
 
 static Called *called;
@@ -2242,25 +2549,22 @@ mixed(uint64_t key, uint64_t value)
     return key ^ (key >> 32);
 }
 
-/* Fills `called`, with `all` calls, and `walked`. Returns how many threads there are. */
+/* Fills `called` and `walked`, with what their frames hold. Returns how many threads there are. A
+code object is not looked at, as most are of stacks that are known, and in no cache. */
 static size_t
-walk(size_t most, size_t *all)
+walk(size_t most)
 {
     size_t threads = 0, calls = 0;
     PyThread_acquire_lock(_PyRuntime.interpreters.mutex, WAIT_LOCK);
     PyThreadState *state = PyInterpreterState_ThreadHead(PyThreadState_Get()->interp);
     for (; state != NULL; state = PyThreadState_Next(state)) {
-        Walked here = {state->thread_id, 0, calls, 0};
+        Walked here = {.thread = state->thread_id, .first = calls};
         _PyInterpreterFrame *frame = state->cframe == NULL ? NULL : state->cframe->current_frame;
         for (; frame != NULL && here.count < most; frame = frame->previous) {
-            if (_PyFrame_IsIncomplete(frame))
-                continue;
             if (!make_room((void **)&called, &most_called, calls + 1, sizeof(Called)))
                 break;
             int instruction = _PyInterpreterFrame_LASTI(frame) * (int)sizeof(_Py_CODEUNIT);
             called[calls++] = (Called){(PyObject *)frame->f_code, frame->f_globals, instruction};
-            Py_INCREF(frame->f_code);
-            Py_INCREF(frame->f_globals);
             here.key = mixed(mixed(here.key, (uintptr_t)frame->f_code), (uint64_t)instruction);
             here.count++;
         }
@@ -2268,21 +2572,29 @@ walk(size_t most, size_t *all)
             walked[threads++] = here;
     }
     PyThread_release_lock(_PyRuntime.interpreters.mutex);
-    *all = calls;
     return threads;
+}
+
+/* Whether a frame's function has begun: as `_PyFrame_IsIncomplete`, for what `walk` has kept. */
+static int
+has_begun(const Called *of)
+{
+    PyCodeObject *code = (PyCodeObject *)of->code;
+    return of->instruction >= code->_co_firsttraceable * (int)sizeof(_Py_CODEUNIT);
 }
 
 static PyObject *
 frames_of(const Called *from, size_t count)
 {
-    PyObject *frames = PyTuple_New((Py_ssize_t)count);
+    PyObject *frames = PyList_New(0);
     for (size_t at = 0; frames != NULL && at < count; at++) {
+        if (!has_begun(from + at))
+            continue;
         PyObject *frame = Py_BuildValue("OOi", from[at].code, from[at].globals,
                                         from[at].instruction);
-        if (frame == NULL)
+        if (frame == NULL || PyList_Append(frames, frame) < 0)
             Py_CLEAR(frames);
-        else
-            PyTuple_SET_ITEM(frames, (Py_ssize_t)at, frame);
+        Py_XDECREF(frame);
     }
     return frames;
 }
@@ -2296,27 +2608,38 @@ stacks(PyObject *module, PyObject *arguments)
     Py_ssize_t most;
     if (!PyArg_ParseTuple(arguments, "O!n", &PyDict_Type, &known, &most))
         return NULL;
-    size_t calls, threads = walk(most < 0 ? 0 : (size_t)most, &calls);
-    PyObject *made = PyList_New(0);
-    for (size_t at = 0; made != NULL && at < threads; at++) {
+    size_t threads = walk(most < 0 ? 0 : (size_t)most);
+    int failed = 0;
+    /* Until the frames of new stacks are held, nothing may run that could end one: integers are
+    not what garbage is collected for. */
+    for (size_t at = 0; at < threads; at++) {
+        Walked *here = walked + at;
+        here->number = PyLong_FromUnsignedLongLong(here->key);
+        here->is_known = here->number == NULL ? -1 : PyDict_Contains(known, here->number);
+        failed |= here->is_known < 0;
+        for (size_t frame = 0; here->is_known == 0 && frame < here->count; frame++) {
+            Py_INCREF(called[here->first + frame].code);
+            Py_INCREF(called[here->first + frame].globals);
+        }
+    }
+    PyObject *made = failed ? NULL : PyList_New(0);
+    for (size_t at = 0; at < threads; at++) {
         const Walked *here = walked + at;
-        PyObject *key = PyLong_FromUnsignedLongLong(here->key), *frames = NULL, *row = NULL;
-        int is_known = key == NULL ? -1 : PyDict_Contains(known, key);
-        if (is_known == 0)
-            frames = frames_of(called + here->first, here->count);
-        else if (is_known == 1)
-            frames = Py_NewRef(Py_None);
+        PyObject *frames = NULL, *row = NULL;
+        if (made != NULL)
+            frames = here->is_known ? Py_NewRef(Py_None)
+                                    : frames_of(called + here->first, here->count);
         if (frames != NULL)
-            row = Py_BuildValue("kOO", here->thread, key, frames);
+            row = Py_BuildValue("kOO", here->thread, here->number, frames);
         if (row == NULL || PyList_Append(made, row) < 0)
             Py_CLEAR(made);
-        Py_XDECREF(key);
+        Py_XDECREF(here->number);
         Py_XDECREF(frames);
         Py_XDECREF(row);
-    }
-    for (size_t at = 0; at < calls; at++) {
-        Py_DECREF(called[at].code);
-        Py_DECREF(called[at].globals);
+        for (size_t frame = 0; here->is_known == 0 && frame < here->count; frame++) {
+            Py_DECREF(called[here->first + frame].code);
+            Py_DECREF(called[here->first + frame].globals);
+        }
     }
     return made;
 }
@@ -2427,6 +2750,8 @@ PyInit__hot(void)
         {&scope_base, &scope_spec, "Scope"},
         {&linked_type, &linked_spec, "Linked"},
         {&followed_type, &followed_spec, "Followed"},
+        {&key_of_type, &key_of_spec, "KeyOf"},
+        {&linked_calls_type, &linked_calls_spec, "LinkedCalls"},
     };
     for (size_t index = 0; index < sizeof(types) / sizeof(*types); index++) {
         *types[index].type = (PyTypeObject *)PyType_FromSpec(types[index].spec);

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 _ROLES: dict[str | None, str] = {None: "releases", "nothing": "releases", "barrier": "meets"}
 """What a key does, by what its scope waits for; with anything else it waits."""
+KEY = 8
+"""Bytes of an id that make a key that the ledger has as it is."""
+NOT_RANDOM = b"\xff" * KEY
+"""What ids begin with that are alike in their first bytes: all others begin with random ones."""
 
 
 class LinkedScope(Scope):
@@ -143,8 +147,84 @@ def call_linked(
     return result
 
 
+class KeyOf:
+    """Makes the keys of calls out of objects that have the calls' ids.
+
+    In C, because between two calls the job waits for another process, and the memory that Python
+    needs for each line leaves the processor's caches.
+
+    Args:
+        kind: the type of the objects.
+        id_of: returns the id of such an object, in bytes.
+        otherwise: makes the keys of all other objects, and of ids that begin with `NOT_RANDOM`.
+
+    Attributes:
+        is_short: whether the first `KEY` bytes of an id are a key. If not, `otherwise` makes all.
+
+    >>> from uuid import UUID
+    >>> key_of = KeyOf(UUID, lambda uuid: uuid.bytes, str)
+    >>> key_of(UUID(bytes=b"sixteen of bytes")), key_of(7)
+    (b'sixteen ', '7')
+    """
+
+    def __init__(
+        self, kind: type, id_of: Callable[[Any], bytes], otherwise: Callable[[Any], Any]
+    ) -> None:
+        self.kind = kind
+        self.is_short = True
+        self._id_of = id_of
+        self._otherwise = otherwise
+
+    def __call__(self, thing: Any) -> Any:
+        """The key of an object."""
+        if self.is_short and type(thing) is self.kind:
+            key = self._id_of(thing)[:KEY]
+            if key != NOT_RANDOM:
+                return key
+        return self._otherwise(thing)
+
+
+def link_calls(
+    function: Callable[..., Any],
+    recording: Recording,
+    name: str,
+    waits_for: str | None,
+    key_of: KeyOf,
+    other: Callable[..., Any],
+    on_fault: Callable[[Exception], object],
+) -> Callable[..., Any]:
+    """A function that calls `function` inside a linked scope.
+
+    In C for the reason of `KeyOf`. It is pickled by its name, as functions are, which its user has
+    to set.
+
+    Args:
+        function: the function in whose place it is.
+        recording: the tree's.
+        key_of: makes the key of the first argument.
+        other: called where the first argument is not of `key_of`'s kind.
+        on_fault: see `call_linked`.
+    """
+
+    def linked(*args: Any, **keywords: Any) -> Any:
+        if not args or type(args[0]) is not key_of.kind:
+            return other(*args, **keywords)
+        try:
+            key = key_of(args[0])
+        except Exception as error:
+            on_fault(error)
+            return function(*args, **keywords)
+        return call_linked(recording, name, waits_for, key, function, args, keywords, on_fault)
+
+    return linked
+
+
 def follow(
-    function: Callable[..., Any], clock: Callable[[], int], then: Callable[..., object]
+    function: Callable[..., Any],
+    clock: Callable[[], int],
+    then: Callable[..., object],
+    key_of: KeyOf | None = None,
+    note: Callable[[int, Any, tuple[()]], object] | None = None,
 ) -> Callable[..., Any]:
     """A method that calls `function`, and afterwards `then`.
 
@@ -156,11 +236,23 @@ def follow(
         then: gets the time before the call, what the function has returned, and its arguments and
             its keywords. For these it may get ``None`` where there are two arguments at most, and
             the keywords ``args`` and ``kwargs`` are empty.
+        key_of: makes the key that `note` gets.
+        note: called instead of `then` where there are no such arguments, and the result is of
+            `key_of`'s kind: gets the time, the result's key, and an empty tuple. If it fails,
+            `then` is called after all.
     """
 
     def followed(*args: Any, **keywords: Any) -> Any:
         start = clock()
         result = function(*args, **keywords)
+        has_arguments = len(args) > 2 or keywords.get("args") or keywords.get("kwargs")
+        if note and key_of and not has_arguments and type(result) is key_of.kind:
+            try:
+                note(start, key_of(result), ())
+            except Exception:
+                pass  # `then` knows what to do
+            else:
+                return result
         then(start, result, args, keywords)
         return result
 
@@ -168,6 +260,7 @@ def follow(
 
 
 if hot is not None:
-    follow = hot.Followed
+    follow, link_calls = hot.Followed, hot.LinkedCalls
+    KeyOf = hot.KeyOf  # type: ignore[misc]  # the same in C
     hot.specify_call(call_linked)
     call_linked = hot.call_linked

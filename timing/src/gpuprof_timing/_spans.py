@@ -267,7 +267,7 @@ class _Rows(list["Any"]):
 
     def note_sent(self, start: int, key: bytes, needs: tuple[bytes, ...]) -> None:
         """See `SpanLog.note_sent`."""
-        if self.takes_sent:
+        if self.takes_sent and recorder.interval is not None:  # else in a forked child
             self.sent.append((task_track(), start, self.clock(), key, needs))
 
     def take(self) -> _Rows:

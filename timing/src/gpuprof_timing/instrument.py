@@ -5,7 +5,16 @@ from __future__ import annotations
 from gpuprof_timing import _torch
 from gpuprof_timing._cursor import IN_LOOP, fixed_cursor
 from gpuprof_timing._decorate import Arguments, decorate
-from gpuprof_timing._linked import LinkedScope, call_linked, follow, key_of_call, make_linked
+from gpuprof_timing._linked import (
+    NOT_RANDOM,
+    KeyOf,
+    LinkedScope,
+    call_linked,
+    follow,
+    key_of_call,
+    link_calls,
+    make_linked,
+)
 from gpuprof_timing._range_slot import belongs_to_job
 from gpuprof_timing._recording import Recording
 from gpuprof_timing._scope import Scope
@@ -17,8 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IN_LOOP",
+    "NOT_RANDOM",
     "Arguments",
     "Key",
+    "KeyOf",
     "LinkedScope",
     "Recording",
     "Released",
@@ -30,6 +41,7 @@ __all__ = [
     "follow",
     "is_compiling",
     "key_of_call",
+    "link_calls",
     "make_linked",
     "recording_of",
 ]

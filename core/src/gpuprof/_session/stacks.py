@@ -33,8 +33,8 @@ LIBRARY = re.compile(r"^<|[/\\](site|dist)-packages[/\\]|[/\\]lib(64)?[/\\]pytho
 """Files whose lines a user did not write."""
 OWN_THREADS = "gpuprof-"
 """The prefix of the names of gpuprof's threads."""
-_MOST_A_SAMPLE = 75e-6
-"""Processor seconds that a sample may take in the long run, at the rate that was asked for: 0.15 %
+_MOST_A_SAMPLE = 50e-6
+"""Processor seconds that a sample may take in the long run, at the rate that was asked for: 0.1 %
 of a core for 20 a second. If samples are more expensive, they are taken more rarely."""
 _ALLOWANCE = 60.0
 """Sampling may take this many seconds' share of the core at once, so that a short job is sampled at
@@ -212,10 +212,11 @@ class Sampler:
                 start = stretch.end
                 self._cut(stretch)
             self._stretches[ident] = _Stretch(stack, track, node, start, now)
-        for ident in self._stretches.keys() - alive:
-            self._cut(self._stretches.pop(ident))
-        for ident in self._own.keys() - alive:  # another thread may get its number
-            del self._own[ident]
+        if len(self._own) > len(alive):  # some have ended, and another thread may get their numbers
+            for ident in self._own.keys() - alive:
+                del self._own[ident]
+                if ident in self._stretches:
+                    self._cut(self._stretches.pop(ident))
         self._last = now
 
     def _cut(self, stretch: _Stretch) -> None:

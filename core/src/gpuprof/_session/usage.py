@@ -50,6 +50,7 @@ class Usage:
         self._period = 0
         self._next = 0
         self._page = resource.getpagesize()
+        self._processors = os.cpu_count() or 1
         self._limit = _limit()
         self._known: frozenset[int] = frozenset()
 
@@ -104,7 +105,7 @@ class Usage:
             counts.ru_oublock * _BLOCK,
             _runnable(),
             self._available(),
-            os.cpu_count() or 1,
+            self._processors,
             len(os.sched_getaffinity(os.getpid())),
         )
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import FrameType, ModuleType
 from typing import Any
 
-from gpuprof_timing.instrument import call_linked, follow, is_compiling
+from gpuprof_timing.instrument import NOT_RANDOM, KeyOf, call_linked, follow, link_calls
 
 from gpuprof._session import dump
 from gpuprof._session.instruments.coroutines import Driven, Tasks
@@ -25,10 +25,7 @@ from gpuprof._session.ledger import KEY
 
 _TASK = 24
 """The length of a task's id in bytes. The id of each of its results begins with these bytes; the
-result's number follows."""
-_NOT_RANDOM = b"\xff" * KEY
-"""The first bytes of the ids of a driver and of an actor's creation. All other ids begin with
-random bytes."""
+result's number follows. The ids of a driver and of an actor's creation begin with `NOT_RANDOM`."""
 _MOST_AWAITED = 1_000
 """The most calls to name among those that a process waits for at once."""
 _MOST_STREAMS = 10_000
@@ -38,7 +35,7 @@ _MOST_STREAMS = 10_000
 def _key(binary: bytes) -> bytes:
     """The key of a call, from the id of the call or of a result: as many bytes as are unique."""
     key = binary[:KEY]
-    return key if key != _NOT_RANDOM else binary[:_TASK]
+    return key if key != NOT_RANDOM else binary[:_TASK]
 
 
 def _item_key(call: bytes, number: int | None) -> bytes:
@@ -47,7 +44,7 @@ def _item_key(call: bytes, number: int | None) -> bytes:
 
 
 # While a call waits for another process, gpuprof's memory leaves the processor's caches. Loading it
-# again is most of gpuprof's cost, so the code that each call runs is inlined and touches little.
+# again is most of gpuprof's cost, so the code that each call runs touches little, and is in C.
 
 
 def _install(instrument: Instrument, ray: ModuleType) -> None:
@@ -64,12 +61,13 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     result = is_ref(bytes(range(is_ref.size())))
     if result.task_id().binary() != result.binary()[:_TASK]:
         raise UnexpectedError("in this release of Ray the id of a result has another form")
-    this_worker, in_worker, no_task = (
-        worker.global_worker,
-        worker.WORKER_MODE,
-        ray.TaskID.nil().binary(),
-    )
-    recording = instrument.recording
+    this_worker, in_worker, no_task = worker.global_worker, worker.WORKER_MODE, ray.TaskID.nil()
+    recording, fail = instrument.recording, instrument.fail
+
+    def other_task(task_id: Any) -> bytes | None:
+        return None if task_id == no_task else task_id.binary()
+
+    key_of_task = KeyOf(ray.TaskID, ray.TaskID.binary, other_task)
 
     def running() -> bytes | None:
         """The key of the task that runs here; ``None`` without one.
@@ -79,23 +77,32 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         if this_worker.mode != in_worker:
             return None
         # what `current_task_id` does
-        task: bytes = this_worker.core_worker.get_current_task_id().binary()
-        key = task[:KEY]
-        if key != _NOT_RANDOM:
-            return key
-        return None if task == no_task else task
+        task: bytes | None = key_of_task(this_worker.core_worker.get_current_task_id())
+        return task
 
     streams: dict[bytes, None] = {}  # the calls of generators that this process has sent
 
     def key(ref: Any) -> bytes:
         binary: bytes = ref.binary()
         call = binary[:KEY]
-        if call == _NOT_RANDOM:
+        if call == NOT_RANDOM:
             return binary[:_TASK]
-        if not streams or call not in streams:
+        if call not in streams:
             return call
         number = int.from_bytes(binary[_TASK:], "little")
         return _item_key(call, None if number < FIRST else number)
+
+    def awaited(ref: Any) -> bytes | None:
+        """The key to wait for; ``None`` for what this task itself has put in the store."""
+        in_task = this_worker.mode == in_worker
+        key_of_awaited.is_short = not in_task and not streams
+        link = key(ref)
+        return None if in_task and link == running() else link
+
+    key_of_sent = KeyOf(is_ref, is_ref.binary, key)
+    key_of_awaited = KeyOf(is_ref, is_ref.binary, awaited)
+    key_of_awaited.is_short = False  # `awaited` knows better
+    instrument.at_end(functools.partial(setattr, key_of_awaited, "kind", None))  # no more links
 
     def keys(refs: Any) -> tuple[bytes, ...]:
         own = running()  # the key of objects that this task itself has put in the store
@@ -111,23 +118,9 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     def get_one(original: Callable[..., Any]) -> Callable[..., Any]:
         get_several = instrument.marked(original, getting)
 
-        @functools.wraps(original)
-        def get(*args: Any, **kwargs: Any) -> Any:
-            if not args or type(args[0]) is not is_ref or not instrument.on:
-                return get_several(*args, **kwargs)
-            if is_compiling():
-                return original(*args, **kwargs)
-            # `key`, inlined
-            link: bytes | None = args[0].binary()[:KEY]
-            if link == _NOT_RANDOM or streams:
-                link = key(args[0])
-            if this_worker.mode == in_worker and link == running():
-                link = None
-            return call_linked(
-                recording, "ray.get", "*", link, original, args, kwargs, instrument.fail
-            )
-
-        return get
+        # without `is_compiling`: torch compiles nothing that waits for another process
+        linked = link_calls(original, recording, "ray.get", "*", key_of_awaited, get_several, fail)
+        return functools.wraps(original)(linked)
 
     def wait(*_: Any, **__: Any) -> Call:
         return Call("ray.wait", "*", lambda result: keys(result[0]))
@@ -149,8 +142,12 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         @functools.wraps(original)
         def get_execution_info(*args: Any, **kwargs: Any) -> Any:
             info = original(*args, **kwargs)
-            if instrument.on:
-                executor = instrument.guarded(_marked, instrument, info.function, running, tasks)
+            if instrument.on and this_worker.mode == in_worker:
+                # bound here, as `running` would look it up in each call
+                current_id = this_worker.core_worker.get_current_task_id
+                executor = instrument.guarded(
+                    _marked, instrument, info.function, key_of_task, current_id, tasks
+                )
                 info = info._replace(function=executor or info.function)
             return info
 
@@ -158,28 +155,23 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
 
     def sending(function: Callable[..., Any]) -> Callable[..., Any]:
         """Note each call that is sent, and the calls whose results are its arguments."""
-        return functools.wraps(function)(follow(function, time.perf_counter_ns, note_sent))
+        followed = follow(function, time.perf_counter_ns, note_sent, key_of_sent, add_sent)
+        return functools.wraps(function)(followed)
 
     add_sent = instrument.note_sent
 
     def note_sent(start: int, refs: Any, args: Any, options: Any) -> None:
+        """Note a call with arguments, or several results, or a generator's."""
         if not instrument.on:
             return
         try:
-            if args or type(refs) is not is_ref:
-                note_any_sent(start, refs, args, options)
-                return
-            sent = refs.binary()[:KEY]
-            add_sent(start, sent if sent != _NOT_RANDOM else key(refs), ())
+            first = refs if isinstance(refs, is_ref) else first_of(refs)
+            if first is not None:
+                arguments = _arguments(args[1:], options) if args else ()
+                needs = tuple([key(ref) for ref in arguments if isinstance(ref, is_ref)])
+                add_sent(start, key(first), needs)
         except Exception as error:
-            instrument.fail(error)
-
-    def note_any_sent(start: int, refs: Any, args: Any, options: Any) -> None:
-        first = refs if isinstance(refs, is_ref) else first_of(refs)
-        if first is not None:
-            arguments = _arguments(args[1:], options) if args else ()
-            needs = tuple([key(ref) for ref in arguments if isinstance(ref, is_ref)])
-            add_sent(start, key(first), needs)
+            fail(error)
 
     def first_of(refs: Any) -> Any:
         """The first of several results of a call, or the reference of a generator call.
@@ -191,6 +183,7 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         stream = getattr(refs, "_generator_ref", None)
         if stream is not None:
             streams[_key(stream.binary())] = None
+            key_of_awaited.is_short = False
             if len(streams) > _MOST_STREAMS:
                 del streams[next(iter(streams))]
         return stream
@@ -234,7 +227,7 @@ def _tell_now(worker: ModuleType, is_ref: type[Any], key: Callable[[Any], bytes]
         return [
             (key(ref).hex(), ref.binary()[KEY:_TASK].hex())
             for ref in several[:_MOST_AWAITED]
-            if isinstance(ref, is_ref) and ref.binary()[:KEY] != _NOT_RANDOM  # those are objects
+            if isinstance(ref, is_ref) and ref.binary()[:KEY] != NOT_RANDOM  # those are objects
         ]
 
     def getting(frame: FrameType) -> dict[str, Any]:
@@ -279,7 +272,8 @@ def _arguments(args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
 def _marked(
     instrument: Instrument,
     function: Callable[..., Any],
-    running: Callable[[], bytes | None],
+    key_of_task: KeyOf,
+    current_id: Callable[[], Any],
     tasks: Tasks,
 ) -> Callable[..., Any]:
     """Wrap a task, or the executor of an actor's method, so that each call has a scope.
@@ -292,44 +286,52 @@ def _marked(
     if internal:
         return function
 
-    recording = instrument.recording
-    is_coroutine = inspect.iscoroutinefunction(method)
-    is_generator = inspect.isgeneratorfunction(method)
-    is_async_generator = inspect.isasyncgenfunction(method)
+    recording, fail = instrument.recording, instrument.fail
+
+    def running() -> Any:
+        return key_of_task(current_id())
 
     def before(*_: Any, **__: Any) -> Call | None:
         tasks.follow()
         task = running()
         return Call(name, None, task) if task else None
 
-    def streamed(generator: Any) -> Any:
+    def coroutine(*args: Any, **kwargs: Any) -> Any:
+        return instrument.call_coroutine(before, Driven(instrument, function(*args, **kwargs)))
+
+    def generator(*args: Any, **kwargs: Any) -> Any:
+        stream = new_stream()
+        items = function(*args, **kwargs)
+        return items if stream is None else stream.items(items)
+
+    def async_generator(*args: Any, **kwargs: Any) -> Any:
+        stream = new_stream()
+        items = function(*args, **kwargs)
+        return items if stream is None else stream.async_items(items, tasks.follow)
+
+    def new_stream() -> Stream | None:
         task = instrument.guarded(running)
-        if task is None:
-            return generator
-        stream = Stream(instrument, name, functools.partial(_item_key, task))
-        if is_generator:
-            return stream.items(generator)
-        return stream.async_items(generator, tasks.follow)
+        return task and Stream(instrument, name, functools.partial(_item_key, task))
 
     def executor(*args: Any, **kwargs: Any) -> Any:
-        if not instrument.on:
-            return function(*args, **kwargs)
-        if is_generator or is_async_generator:
-            return streamed(function(*args, **kwargs))
-        if is_coroutine:
-            coroutine = Driven(instrument, function(*args, **kwargs))
-            return instrument.call_coroutine(before, coroutine)
         try:
-            task = running()
+            task = key_of_task(current_id())
         except Exception as error:
-            instrument.fail(error)
+            fail(error)
             task = None
         if task is None:
             return function(*args, **kwargs)
-        return call_linked(recording, name, None, task, function, args, kwargs, instrument.fail)
+        return call_linked(recording, name, None, task, function, args, kwargs, fail)
 
     dump.waits[executor.__code__] = _runs
-    return functools.wraps(function)(executor)  # keeps `name` and `method`, which Ray looks at
+    marked = executor
+    if inspect.iscoroutinefunction(method):
+        marked = coroutine
+    elif inspect.isgeneratorfunction(method):
+        marked = generator
+    elif inspect.isasyncgenfunction(method):
+        marked = async_generator
+    return functools.wraps(function)(marked)  # keeps `name` and `method`, which Ray looks at
 
 
 INSTALL = {"ray": _install}
