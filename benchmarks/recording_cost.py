@@ -400,7 +400,7 @@ def together(
     """
     rows: list[list[Any]] = []
     of_a_step = 1e6 * STEP / sum(answer[CLOCK] for answer in last)
-    for kind in (DRIVER, ACTORS):
+    for kind in (DRIVER, ACTORS) if last[0][f"{ACTORS} {JOB}"] else (DRIVER,):
         own = [
             of_a_step * sum(answer[f"{kind} {thread}"] for answer in last)
             for thread in (STACKS, CONTROL)
