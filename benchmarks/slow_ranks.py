@@ -1,9 +1,12 @@
 """How often `capture_slow` captures the right rank in time, and how often it accuses a healthy one.
 
 Real jobs have four actors on Ray. With a cause, one takes 1.6 times as long from step 30 on, behind
-nsys; the time is from the end of that step to the opening of the rank's window. Jobs without
-a cause have growing steps, evaluations, checkpoints and single pauses. The simulated ones are those
-of the truth suite without a cause, looked at after every third step.
+nsys; the time is from the end of that step to the opening of the rank's window, and until the order
+to capture it. Jobs without a cause have growing steps, evaluations, checkpoints and single pauses.
+
+Simulated ones are the truth suite's jobs without a cause, looked at after every third step; and the
+same with a rank that takes 1.6 times as long from step 60 on, looked at after each step: how many
+of these steps it takes to suspect that rank. It is in time within five steps or ten seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import gpuprof
 import numpy as np
 import ray
 from gpuprof._analysis import reading
-from gpuprof._analysis.run import Run
+from gpuprof._analysis.run import Floats, Run
 from gpuprof._analysis.trigger import STEPS, suspect
 from gpuprof._artifacts import slow_ranks
 from gpuprof.ray import Profiler
@@ -28,7 +31,8 @@ from tabulate import tabulate
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from truth.jobs import drawn
+from truth.causes import Cause
+from truth.jobs import Job, drawn
 
 _RANKS = 4
 _ONSET = 30
@@ -36,7 +40,13 @@ _PATIENCE = 40.0
 """Seconds from the onset after which a rank counts as missed."""
 _SECONDS = 10.0
 """The goal."""
+_STEPS = 5
+"""The same, for long steps."""
 _SEED = 36
+_SLOWER = 0.6
+_LATER = 60
+"""The onset in simulated jobs."""
+_BUSY = ("loaded", "overloaded")
 
 
 def _train(seconds: float) -> None:
@@ -129,17 +139,69 @@ def _real(count: int, steps: int) -> list[list[object]]:
     return rows
 
 
-def _simulated(count: int, steps: int) -> list[list[object]]:
+def _simulated(count: int, ranks: list[int], steps: int) -> list[list[object]]:
     fired = 0
     for number in range(count):
-        job = drawn(_SEED, number, without_cause=(2, 4, 8, 16)[number % 4])
-        job.machine.steps = steps
-        with tempfile.TemporaryDirectory() as directory:
-            job.write(Path(directory) / "run", scale=2)
-            whole = reading.read(Path(directory) / "run")
+        whole = _recorded(_without_cause(number, ranks, steps))
         ends = range(8, len(whole.steps) + 1, 3)
         fired += any(suspect(_until(whole, end)) is not None for end in ends)
-    return [["simulated, no cause", count, "somebody suspected", fired, 0, ""]]
+    return [[f"simulated, no cause, {ranks} ranks", count, "somebody suspected", fired, 0, ""]]
+
+
+@attrs.frozen
+class _Onset(Cause):
+    """A cause that strikes from step `_LATER` on."""
+
+    def applied(self, times: Floats, call: int, nodes: list[str]) -> Floats:
+        """The times of a scope, with this cause in it."""
+        slow = super().applied(times, call, nodes)
+        return np.where(np.arange(len(times))[:, None] < _LATER, times, slow)
+
+
+def _slow_simulated(count: int, ranks: list[int]) -> list[list[object]]:
+    kinds: dict[str, list[tuple[str, int, float]]] = {"an idle machine": [], "a busy machine": []}
+    for number in range(count):
+        job = _without_cause(number, ranks, _LATER + 60)
+        group = max(job.machine.groups, key=job.machine.groups.__getitem__)
+        rank = number % job.machine.groups[group]
+        job.causes = (_Onset("slow rank", group, (rank,), "", _SLOWER, job.about.step),)
+        whole = _recorded(job)
+        onset = next(at for at, step in enumerate(whole.steps) if step.number == _LATER)
+        answer = ("nobody", 0, 0.0)
+        for end in range(onset + 1, len(whole.steps) + 1):
+            found = suspect(_until(whole, end))
+            if found is not None:
+                seconds = (whole.steps[end - 1].end - whole.steps[onset].start) / 1e9
+                who = "right" if found.worker == f"{group}-{rank}" else "other"
+                answer = (who, end - onset, seconds)
+                break
+        kinds["a busy machine" if job.machine.noise in _BUSY else "an idle machine"].append(answer)
+    rows: list[list[object]] = []
+    for machine, answers in kinds.items():
+        right = [(taken, seconds) for who, taken, seconds in answers if who == "right"]
+        in_time = sum(taken <= _STEPS or seconds <= _SECONDS for taken, seconds in right)
+        taken = [steps for steps, _ in right]
+        spread = f"{np.median(taken):.0f}, {max(taken)} steps" if taken else ""
+        name, goal = f"simulated, slow rank on {machine}", round(0.95 * len(answers))
+        rows += [
+            [name, len(answers), "right rank suspected in time", in_time, goal, spread],
+            ["", len(answers), "right rank suspected", len(right), "", ""],
+            ["", len(answers), "other rank suspected",
+             sum(who == "other" for who, *_ in answers), 0, ""],
+        ]  # fmt: skip
+    return rows
+
+
+def _without_cause(number: int, ranks: list[int], steps: int) -> Job:
+    job = drawn(_SEED, number, without_cause=ranks[number % len(ranks)])
+    job.machine.steps = steps
+    return job
+
+
+def _recorded(job: Job) -> Run:
+    with tempfile.TemporaryDirectory() as directory:
+        job.write(Path(directory) / "run", scale=2)
+        return reading.read(Path(directory) / "run")
 
 
 def _until(whole: Run, end: int) -> Run:
@@ -155,10 +217,15 @@ def main() -> int:
     """Print the counts beside the goals."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--simulated", type=int, default=150)
+    parser.add_argument("--slow", type=int, default=40)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8, 16, 32])
     parser.add_argument("--real", type=int, default=20)
     parser.add_argument("--steps", type=int, default=160)
     given = parser.parse_args()
-    rows = _simulated(given.simulated, given.steps)
+    rows = [
+        *_simulated(given.simulated, given.ranks, given.steps),
+        *_slow_simulated(given.slow, given.ranks),
+    ]
     if given.real:
         with tempfile.TemporaryDirectory() as directory:
             ray.init(

@@ -17,13 +17,13 @@ Times = Callable[[int, int], float]
 """Milliseconds that a rank takes in ``forward`` in a step."""
 
 
-def job(directory: Path, forward: Times) -> Path:
+def job(directory: Path, forward: Times, ranks: int = RANKS, steps: int = STEPS) -> Path:
     """A job whose ranks mark their own steps, and wait for each other at the end of each."""
-    ledgers = [SimulatedLedger(f"Trainer-{rank}") for rank in range(RANKS)]
-    noise = np.random.default_rng(0).normal(1, 0.02, (STEPS, RANKS))
+    ledgers = [SimulatedLedger(f"Trainer-{rank}") for rank in range(ranks)]
+    noise = np.random.default_rng(0).normal(1, 0.02, (steps, ranks))
     now = 0
-    for step in range(STEPS):
-        works = [int(forward(step, rank) * noise[step, rank] * MS) for rank in range(RANKS)]
+    for step in range(steps):
+        works = [int(forward(step, rank) * noise[step, rank] * MS) for rank in range(ranks)]
         end = now + max(works) + 20 * MS
         for ledger, work in zip(ledgers, works, strict=True):
             ledger.span("forward", now, now + work)
@@ -46,6 +46,39 @@ def test_a_rank_that_becomes_slow_is_a_suspect(tmp_path: Path) -> None:
     assert found.peer not in ("", "Trainer-3")
 
 
+@pytest.mark.parametrize("ranks", [4, 32])
+def test_three_slow_steps_are_enough(ranks: int, tmp_path: Path) -> None:
+    """Where ranks varied by 2 % before, half as long again is no chance."""
+    run = job(tmp_path, lambda step, rank: 10 * slow(step, rank), ranks, steps=ONSET + 3)
+    found = suspect(reading.read(run))
+    assert found is not None
+    assert ("Trainer-3", "forward", 3, 3) == (
+        found.worker,
+        found.scope,
+        found.slowest,
+        found.steps,
+    )
+
+
+def test_two_slow_steps_are_not_enough(tmp_path: Path) -> None:
+    """They may be two pauses."""
+    run = job(tmp_path, lambda step, rank: 10 * slow(step, rank), steps=ONSET + 2)
+    assert suspect(reading.read(run)) is None
+
+
+def test_short_steps_must_have_been_slow_for_a_while(tmp_path: Path) -> None:
+    """Three steps of 150 ms are over before a profiler looks."""
+    assert suspect(reading.read(job(tmp_path, slow, steps=ONSET + 3))) is None
+
+
+def test_a_rank_that_is_slow_from_the_beginning_is_a_suspect(tmp_path: Path) -> None:
+    """It was never faster, but the others are."""
+    run = reading.read(job(tmp_path, lambda step, rank: 150 if rank == 3 else 100, steps=20))
+    found = suspect(run)
+    assert found is not None
+    assert ("Trainer-3", "forward") == (found.worker, found.scope)
+
+
 def test_a_known_rank_is_no_suspect_again(tmp_path: Path) -> None:
     """Its report exists."""
     assert suspect(reading.read(job(tmp_path, slow)), known=["Trainer-3"]) is None
@@ -65,6 +98,8 @@ def test_steps_before_a_time_do_not_count(tmp_path: Path) -> None:
         pytest.param(lambda step, rank: 900 if (step, rank) in ((20, 3), (50, 3)) else 100,
                      id="pauses"),
         pytest.param(lambda step, rank: 104 if rank == 3 else 100, id="a little slower"),
+        pytest.param(lambda step, rank: 600 if rank == 3 and step > 20 and step % 2 else 100,
+                     id="often"),
         pytest.param(lambda step, rank: 150 if rank == step % RANKS else 100, id="by turns"),
     ],
 )  # fmt: skip

@@ -266,6 +266,23 @@ def _steps_of_a_call(
     return math.ceil(len(run.usual) / counts.min()), calls
 
 
+def steady_work(run: Run, group: str) -> dict[int, Floats]:
+    """Nanoseconds of work by step and rank, of each place that all ranks have in each step.
+
+    Only of places in which ranks make equally many calls in most steps. In a step in which a rank
+    makes more, the time of as many as usual counts.
+    """
+    ranks = list(members(run, group).values())
+    work = {}
+    for place in common_places(run, group):
+        width, calls = _steps_of_a_call(run, place, ranks)
+        times = own_time(run, place, ranks)
+        if not width and len(_doing(times[run.usual])) == len(ranks):
+            times[run.usual] /= (calls / np.median(calls, axis=0).clip(1)).clip(1)
+            work[place] = times
+    return work
+
+
 def shared_calls(
     run: Run, place: int, ranks: Sequence[Sequence[Process]], slow: NDArray[np.bool_]
 ) -> Floats | None:
@@ -713,7 +730,7 @@ def _settled(run: Run, candidates: Sequence[Straggler], usual: Sequence[int]) ->
     )
     results: dict[tuple[str, tuple[str, ...]], Straggler] = {}
     for suspicion in suspicions:
-        straggler = _located(run, suspicion, usual)
+        straggler = located(run, suspicion, usual)
         nodes = {run.processes[number].node for number in suspicion.processes}
         node = nodes.pop()
         is_late = suspicion.kind == "late start"  # which says nothing about how fast its node is
@@ -730,7 +747,7 @@ def _settled(run: Run, candidates: Sequence[Straggler], usual: Sequence[int]) ->
     for suspicion in by_nodes:
         (node,) = suspicion.names
         if node in slow_nodes and ("node", (node,)) not in results:
-            straggler = _located(run, suspicion, usual)
+            straggler = located(run, suspicion, usual)
             results["node", (node,)] = attrs.evolve(straggler, processes=slow_nodes[node])
     return sorted(results.values(), key=lambda result: -result.excess)
 
@@ -794,8 +811,12 @@ def _best(candidates: Sequence[Straggler]) -> Straggler:
     return (scopes or by_gain)[0]
 
 
-def _located(run: Run, suspicion: Straggler, usual: Sequence[int]) -> Straggler:
-    """The suspicion at a single place, if one place has most of the excess."""
+def located(run: Run, suspicion: Straggler, usual: Sequence[int]) -> Straggler:
+    """The suspicion at a single place, if one place has most of the excess.
+
+    Args:
+        usual: the positions of the steps that show it.
+    """
     if suspicion.place != ALL:
         return suspicion
     return attrs.evolve(suspicion, place=_worst_place(run, suspicion, usual))

@@ -1,36 +1,40 @@
-"""Which rank of a running job is worth a capture: `gpuprof explain`'s test, on the last steps.
+"""Which rank of a running job is worth a capture: one that became slow, or one that is slow.
 
-The test is repeated while the job runs. So chance must be rarer than for an answer that is given
+The first is told by `gpuprof._analysis.onset` within a few steps, the second by `gpuprof explain`'s
+test: it needs more steps, but none before.
+
+Both tests are repeated while the job runs. So chance must be rarer than for an answer that is given
 once, the rank must have been slow for some time, and it must cost more: a capture costs time, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import attrs
 import numpy as np
 
-from gpuprof._analysis import stragglers
+from gpuprof._analysis import onset, stragglers
 from gpuprof._analysis.live import written
+from gpuprof._analysis.onset import TO_NORMAL
 from gpuprof._analysis.run import Run
-from gpuprof._analysis.stragglers import ALL, Straggler
+from gpuprof._analysis.stragglers import ALL, Floats, Straggler
 
+STEPS, SECONDS = 128, 8.0
+"""How many of the last steps to look at, or those of so many seconds if there are more."""
+_WORTH = 0.1
+"""Share of a step by which a rank must exceed the slowest of the others."""
+_LASTING = 2e9
+"""Nanoseconds for which a rank must have been slow: one that lacked a processor for a moment will
+be as fast as the others before a profiler looks."""
+_LATEST = 32
+"""How many of the last steps `gpuprof explain`'s test is about, unless they take less than that."""
 _BY_CHANCE = 1e-6
 """The corrected probability of chance below which a rank is slow. With a look every second, chance
 gets there once in ten days at most, even if each look were about other steps."""
-_WORTH = 0.1
-"""Share of a step by which a rank must exceed the slowest of the others."""
-_OFTEN = 0.8
-"""Share of the steps in which a rank must be slower than all others."""
-_LASTING = 3e9
-"""Nanoseconds for which a rank must have been slow: one that lacked a processor for a moment will
-be as fast as the others before a profiler looks."""
-STEPS, SECONDS = 64, 8.0
-"""How many of the last steps to look at, or those of so many seconds if there are more."""
-_NARROWER = 2 / 3
-"""The test looks at fewer and fewer of the last steps, as the rank may have become slow only now.
-"""
+_STEADY = 3.0
+"""By how many standard deviations of its lead a rank must lead. One of two ranks on a busy machine
+may be slower for a minute, but not by equally much in all steps."""
 
 
 @attrs.frozen
@@ -75,30 +79,71 @@ def suspect(run: Run, since: int = 0, known: Collection[str] = ()) -> Suspect | 
         known: names of ranks that are known to be slow.
     """
     positions = [position for position in written(run) if run.steps[position].start >= since]
-    while len(positions) >= stragglers.LEAST_STEPS:
-        steps = [run.steps[position] for position in positions]
-        if steps[-1].end - steps[0].start < _LASTING:
-            break
-        counted = set(positions)
-        for position in run.usual:
-            if position not in counted:
-                run.steps[position] = attrs.evolve(run.steps[position], warm_up=True)
-        worth = _WORTH * float(np.mean([step.duration for step in steps]))
-        for straggler in stragglers.find(run):
-            if _is_slow(straggler, worth):
-                slow = _described(run, straggler)
-                if slow.worker not in known:
-                    return slow
-        positions = positions[-int(_NARROWER * len(positions)) :]
-    return None
+    _keep(run, positions)
+    stragglers_now = [_became_slow(run, group, known) for group in run.groups]
+    latest = _last(run, positions)
+    if latest:
+        _keep(run, latest)
+        step = float(np.mean([run.steps[position].duration for position in latest]))
+        stragglers_now += [one for one in stragglers.find(run) if _is_slow(one, step)]
+    suspects = (_described(run, straggler) for straggler in stragglers_now if straggler)
+    return next((suspect for suspect in suspects if suspect.worker not in known), None)
 
 
-def _is_slow(straggler: Straggler, worth: float) -> bool:
+def _keep(run: Run, positions: Collection[int]) -> None:
+    """Mark all other steps as warm-up."""
+    kept = set(positions)
+    for position in run.usual:
+        if position not in kept:
+            run.steps[position] = attrs.evolve(run.steps[position], warm_up=True)
+
+
+def _last(run: Run, positions: Sequence[int]) -> Sequence[int]:
+    """The last `_LATEST` of some steps, or more if these last too short; empty if all do."""
+    since = run.steps[positions[-1]].end - _LASTING if positions else 0
+    before = [at for at in positions if run.steps[at].start <= since]
+    return positions[max(0, min(len(before) - 1, len(positions) - _LATEST)) :] if before else []
+
+
+def _became_slow(run: Run, group: str, known: Collection[str]) -> Straggler | None:
+    """The rank of a group that became slow, and the steps that show it."""
+    workers, by_place = stragglers.members(run, group), stragglers.steady_work(run, group)
+    columns = [column for column, name in enumerate(workers) if name not in known]
+    if not by_place or len(columns) < 2:
+        return None
+    usual = run.usual
+    durations = np.array([run.steps[position].duration for position in usual], float)
+    work: Floats = np.sum(list(by_place.values()), axis=0)
+    rise = onset.find(work[np.ix_(usual, columns)], durations, _LASTING, _WORTH)
+    if rise is None:
+        return None
+    column, latest = columns[rise.rank], usual[-rise.steps :]
+    name, processes = list(workers.items())[column]
+    slow = Straggler(
+        "rank", group, (name,), tuple(process.number for process in processes), ALL, 0, len(latest),
+        0.0, *_compared(work[latest], column),
+    )  # fmt: skip
+    place = stragglers.located(run, slow, latest).place
+    own, others, most = _compared(by_place.get(place, work)[latest], column)
+    slowest = int((own > most).sum())
+    return attrs.evolve(slow, place=place, slowest=slowest, own=own, others=others, most=most)
+
+
+def _compared(times: Floats, column: int) -> tuple[Floats, Floats, Floats]:
+    """The times of a rank by step, and the median and the most of the others'."""
+    others = np.delete(times, column, axis=1)
+    return times[:, column], np.median(others, axis=1), others.max(axis=1)
+
+
+def _is_slow(straggler: Straggler, step: float) -> bool:
+    """Whether a straggler is certain enough, and costs enough of a step, to be captured."""
+    leads = np.log(straggler.own.clip(1) / straggler.most.clip(1))
+    lead = float(np.median(leads))
     return (
         straggler.kind in ("rank", "node", "drift")
         and straggler.probability <= _BY_CHANCE
-        and straggler.gain >= worth
-        and straggler.slowest >= _OFTEN * straggler.steps
+        and straggler.gain >= _WORTH * step
+        and lead >= _STEADY * TO_NORMAL * float(np.median(np.abs(leads - lead)))
     )
 
 

@@ -27,7 +27,8 @@ from gpuprof.errors import OutputError
 _INTERVAL = 1.0
 """Seconds between two looks: processes write their ledgers as often."""
 _MOST_OF_A_CORE = 0.02
-"""The share of one core that looking may take. In large runs, looks are rarer."""
+"""The share of one core that looking may take. In large runs, looks are rarer. On a busy machine
+they are not: what counts is the time on a processor, not the time until there was one."""
 _COOLDOWN = 60.0
 """Seconds after a capture in which no step counts. They are slower: reports are written."""
 _ALIVE = 0.2
@@ -83,10 +84,10 @@ class Companion:
     def run(self) -> None:
         """Look until the run has ended."""
         while True:
-            began = time.perf_counter()
+            began = time.process_time()
             if not self.look():
                 return
-            time.sleep(max(_INTERVAL, (time.perf_counter() - began) / _MOST_OF_A_CORE))
+            time.sleep(max(_INTERVAL, (time.process_time() - began) / _MOST_OF_A_CORE))
 
     def look(self) -> bool:
         """Look once, and return whether to look again."""
