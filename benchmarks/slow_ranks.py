@@ -6,16 +6,19 @@ to capture it. Jobs without a cause have growing steps, evaluations, checkpoints
 
 Simulated ones are the truth suite's jobs without a cause, looked at after every third step; and the
 same with a rank that takes 1.6 times as long from step 60 on, looked at after each step: how many
-of these steps it takes to suspect that rank. It is in time within five steps or ten seconds.
+of these steps it takes to suspect that rank. It is in time within five steps or ten seconds. Work
+is steady if it varies by at most 5 % from step to step, on a machine that is not busy.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -46,6 +49,9 @@ _SEED = 36
 _SLOWER = 0.6
 _LATER = 60
 """The onset in simulated jobs."""
+_LONG = 40
+"""By what simulated jobs with a slow rank last longer: their steps take two seconds or more."""
+_STEADY = ("fixed", "drifting", "log-normal 5 %")
 _BUSY = ("loaded", "overloaded")
 
 
@@ -66,13 +72,27 @@ class Rank:
         _train(seconds)
 
 
-def _run(directory: str, seed: int, steps: int, has_cause: bool) -> tuple[list[str], str, float]:
-    """Let a job run.
+@attrs.frozen
+class _Answer:
+    """What came of a real job.
 
-    Returns:
-        The workers that were found to be slow, the worker that was, and how long it took until that
-        one was captured.
+    Args:
+        found: the workers that were found to be slow.
+        slow: the worker that was.
+        ordered: seconds until the order to capture it.
+        took: seconds until it was captured.
+        cost: share of a core that looking took.
     """
+
+    found: list[str]
+    slow: str
+    ordered: float
+    took: float
+    cost: float
+
+
+def _run(directory: str, seed: int, steps: int, has_cause: bool) -> _Answer:
+    """Let a job run."""
     draw = random.Random(seed)
     slow = draw.randrange(_RANKS)
     config = {"worker_groups": ["Rank"], "output_dir": directory, "print_trees": "none"}
@@ -90,9 +110,10 @@ def _run(directory: str, seed: int, steps: int, has_cause: bool) -> tuple[list[s
             )
             for rank in range(_RANKS)
         ]
+        began = time.time()
         onset = float("inf")
         number = 0
-        while number < steps or (has_cause and time.monotonic() < onset + _PATIENCE):
+        while number < steps or (has_cause and time.time() < onset + _PATIENCE):
             usual = 0.1
             if not has_cause:  # what all ranks have
                 usual *= (1 + number / steps) * (4 if number % 10 == 9 else 1)
@@ -107,36 +128,54 @@ def _run(directory: str, seed: int, steps: int, has_cause: bool) -> tuple[list[s
                     [rank.train.remote(length) for rank, length in zip(ranks, lengths, strict=True)]
                 )
             if has_cause and number == _ONSET:
-                onset = time.monotonic()
+                onset = time.time()
             number += 1
             if profiler._windows is not None and profiler._windows.opened.get(f"Rank-{slow}"):
-                took = time.monotonic() - onset
+                took = time.time() - onset
                 break
+        cost = _processor_seconds(str(profiler.directory)) / (time.time() - began)
     assert profiler.directory is not None
     found = [slow_rank["worker"] for slow_rank in slow_ranks.found(profiler.directory)]
-    return found, f"Rank-{slow}", took
+    ordered = [
+        file.stat().st_mtime - onset for file in Path(profiler.directory).glob("slow-*.json")
+    ]
+    return _Answer(found, f"Rank-{slow}", min(ordered, default=float("inf")), took, cost)
+
+
+def _processor_seconds(directory: str) -> float:
+    """What the companion of a run has used of a processor, without its start."""
+    seconds = 0.0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            command = (process / "cmdline").read_bytes()
+            if b"gpuprof._report.companion" in command and directory.encode() in command:
+                times = (process / "stat").read_text().rpartition(")")[2].split()[11:13]
+                seconds += sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
 def _real(count: int, steps: int) -> list[list[object]]:
     rows: list[list[object]] = []
     with tempfile.TemporaryDirectory() as directory:
-        for has_cause in (True, False):
-            runs = [_run(directory, seed, steps, has_cause) for seed in range(count)]
-            if not has_cause:
-                fired = sum(bool(found) for found, *_ in runs)
-                rows.append(["real, no cause", count, "somebody captured", fired, 0, ""])
-                continue
-            right = [took for found, slow, took in runs if found == [slow]]
-            in_time = sum(took <= _SECONDS for took in right)
-            spread = f"{np.median(right):.1f}, {max(right):.1f}" if right else ""
-            goal = round(0.95 * count)
-            rows += [
-                ["real, slow rank", count, "right rank captured in time", in_time, goal, spread],
-                ["", count, "right rank captured", len(right), "", ""],
-                ["", count, "other rank captured",
-                 sum(bool(found) and found != [slow] for found, slow, _ in runs), 0, ""],
-            ]  # fmt: skip
+        slow = [_run(directory, seed, steps, has_cause=True) for seed in range(count)]
+        healthy = [_run(directory, seed, steps, has_cause=False) for seed in range(count)]
+    right = [answer for answer in slow if answer.found == [answer.slow]]
+    in_time = sum(answer.took <= _SECONDS for answer in right)
+    rows += [
+        ["real, slow rank", count, "right rank captured in time", in_time, round(0.95 * count),
+         _spread([answer.took for answer in right], "s")],
+        ["", count, "right rank captured", sum(answer.took < np.inf for answer in right), "",
+         _spread([answer.ordered for answer in right], "s until the order")],
+        ["", count, "other rank captured",
+         sum(bool(answer.found) and answer.found != [answer.slow] for answer in slow), 0, ""],
+        ["real, no cause", count, "somebody captured", sum(bool(a.found) for a in healthy), 0,
+         _spread([100 * answer.cost for answer in healthy], "% of a core for looking")],
+    ]  # fmt: skip
     return rows
+
+
+def _spread(values: list[float], unit: str) -> str:
+    return f"{np.median(values):.1f}, {max(values):.1f} {unit}" if values else ""
 
 
 def _simulated(count: int, ranks: list[int], steps: int) -> list[list[object]]:
@@ -159,13 +198,13 @@ class _Onset(Cause):
 
 
 def _slow_simulated(count: int, ranks: list[int]) -> list[list[object]]:
-    kinds: dict[str, list[tuple[str, int, float]]] = {"an idle machine": [], "a busy machine": []}
+    kinds: dict[str, list[tuple[str, int, float]]] = {"steady work": [], "other work": []}
     for number in range(count):
         job = _without_cause(number, ranks, _LATER + 60)
         group = max(job.machine.groups, key=job.machine.groups.__getitem__)
         rank = number % job.machine.groups[group]
         job.causes = (_Onset("slow rank", group, (rank,), "", _SLOWER, job.about.step),)
-        whole = _recorded(job)
+        whole = _recorded(job, _LONG)
         onset = next(at for at, step in enumerate(whole.steps) if step.number == _LATER)
         answer = ("nobody", 0, 0.0)
         for end in range(onset + 1, len(whole.steps) + 1):
@@ -175,14 +214,15 @@ def _slow_simulated(count: int, ranks: list[int]) -> list[list[object]]:
                 who = "right" if found.worker == f"{group}-{rank}" else "other"
                 answer = (who, end - onset, seconds)
                 break
-        kinds["a busy machine" if job.machine.noise in _BUSY else "an idle machine"].append(answer)
+        is_steady = job.machine.distribution in _STEADY and job.machine.noise not in _BUSY
+        kinds["steady work" if is_steady else "other work"].append(answer)
     rows: list[list[object]] = []
-    for machine, answers in kinds.items():
+    for kind, answers in kinds.items():
         right = [(taken, seconds) for who, taken, seconds in answers if who == "right"]
         in_time = sum(taken <= _STEPS or seconds <= _SECONDS for taken, seconds in right)
-        taken = [steps for steps, _ in right]
-        spread = f"{np.median(taken):.0f}, {max(taken)} steps" if taken else ""
-        name, goal = f"simulated, slow rank on {machine}", round(0.95 * len(answers))
+        taken = [float(steps) for steps, _ in right]
+        spread = _spread(taken, "steps")
+        name, goal = f"simulated, slow rank, {kind}", round(0.95 * len(answers))
         rows += [
             [name, len(answers), "right rank suspected in time", in_time, goal, spread],
             ["", len(answers), "right rank suspected", len(right), "", ""],
@@ -198,9 +238,9 @@ def _without_cause(number: int, ranks: list[int], steps: int) -> Job:
     return job
 
 
-def _recorded(job: Job) -> Run:
+def _recorded(job: Job, scale: int = 2) -> Run:
     with tempfile.TemporaryDirectory() as directory:
-        job.write(Path(directory) / "run", scale=2)
+        job.write(Path(directory) / "run", scale)
         return reading.read(Path(directory) / "run")
 
 
@@ -237,7 +277,7 @@ def main() -> int:
             )
             rows += _real(given.real, given.steps)
             ray.shutdown()
-    head = ["runs", "number", "what", "in so many", "goal", "median and most s"]
+    head = ["runs", "number", "what", "in so many", "goal", "median and most"]
     print(tabulate(rows, head))
     return 0
 

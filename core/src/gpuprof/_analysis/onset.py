@@ -21,8 +21,8 @@ Floats = NDArray[np.float64]
 
 _SPANS = (3, 4, 6, 9, 13, 18, 24)
 """Numbers of steps that may be enough."""
-_EXCEPTIONS = 1 / 5
-"""Share of a span's steps that may have any pace, rounded down: pauses happen once, too."""
+OFTEN = 3 / 5
+"""Share of the steps in which a rank must be slow. In the others, any rank may pause."""
 _SPANS_BEFORE = 16
 """How many spans as long the peers together must have had before, to tell how much a pace varies.
 """
@@ -82,9 +82,9 @@ def find(work: Floats, durations: Floats, lasting: float, worth: float) -> Onset
 
 
 def _held(values: Floats, span: int) -> Floats:
-    """What each column reaches or exceeds in all steps of each span but its exceptions."""
+    """What each column reaches or exceeds in that share of the steps of each span."""
     windows = sliding_window_view(values, span, axis=0)
-    exceptions = int(span * _EXCEPTIONS)
+    exceptions = int((span - 1) * (1 - OFTEN))  # none of three steps
     held: Floats = np.partition(windows, exceptions, axis=-1)[..., exceptions]
     return held
 

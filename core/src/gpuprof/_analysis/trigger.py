@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuprof._analysis import onset, stragglers
 from gpuprof._analysis.live import written
-from gpuprof._analysis.onset import TO_NORMAL
+from gpuprof._analysis.onset import OFTEN, TO_NORMAL
 from gpuprof._analysis.run import Run
 from gpuprof._analysis.stragglers import ALL, Floats, Straggler
 
@@ -33,8 +33,10 @@ _BY_CHANCE = 1e-6
 """The corrected probability of chance below which a rank is slow. With a look every second, chance
 gets there once in ten days at most, even if each look were about other steps."""
 _STEADY = 3.0
-"""By how many standard deviations of its lead a rank must lead. One of two ranks on a busy machine
-may be slower for a minute, but not by equally much in all steps."""
+"""By how many of its standard deviations a rank must be slower than a single other one, in the
+median step; with more ranks, by so many divided by their number. On a busy machine either of two
+ranks may be slower for a minute, but one of many is not always the same.
+"""
 
 
 @attrs.frozen
@@ -85,7 +87,7 @@ def suspect(run: Run, since: int = 0, known: Collection[str] = ()) -> Suspect | 
     if latest:
         _keep(run, latest)
         step = float(np.mean([run.steps[position].duration for position in latest]))
-        stragglers_now += [one for one in stragglers.find(run) if _is_slow(one, step)]
+        stragglers_now += [one for one in stragglers.find(run) if _is_slow(run, one, step)]
     suspects = (_described(run, straggler) for straggler in stragglers_now if straggler)
     return next((suspect for suspect in suspects if suspect.worker not in known), None)
 
@@ -135,15 +137,18 @@ def _compared(times: Floats, column: int) -> tuple[Floats, Floats, Floats]:
     return times[:, column], np.median(others, axis=1), others.max(axis=1)
 
 
-def _is_slow(straggler: Straggler, step: float) -> bool:
+def _is_slow(run: Run, straggler: Straggler, step: float) -> bool:
     """Whether a straggler is certain enough, and costs enough of a step, to be captured."""
     leads = np.log(straggler.own.clip(1) / straggler.most.clip(1))
     lead = float(np.median(leads))
+    spread = TO_NORMAL * float(np.median(np.abs(leads - lead)))
+    others = len(stragglers.members(run, straggler.group)) - 1
     return (
         straggler.kind in ("rank", "node", "drift")
         and straggler.probability <= _BY_CHANCE
         and straggler.gain >= _WORTH * step
-        and lead >= _STEADY * TO_NORMAL * float(np.median(np.abs(leads - lead)))
+        and straggler.slowest >= OFTEN * straggler.steps
+        and lead >= _STEADY * spread / others
     )
 
 
