@@ -143,7 +143,7 @@ def _run(directory: str, seed: int, steps: int, has_cause: bool) -> _Answer:
 
 
 def _processor_seconds(directory: str) -> float:
-    """What the companion of a run has used of a processor, without its start."""
+    """What the companion of a run has used of a processor, with its start."""
     seconds = 0.0
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
