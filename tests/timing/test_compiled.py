@@ -83,11 +83,35 @@ print(json.dumps(found))
     return found
 
 
-def test_compiled_functions_record_nothing(tmp_path: Path) -> None:
-    """All ways of opening a scope or a range are traced without a graph break and leave nothing."""
-    assert dict.fromkeys(WAYS, "[]") == compile_in_turn(
-        WAYS, "import torch\ntiming = Timing('t')", tmp_path
+DECORATED = {
+    f"{kind} decorates": (
+        f"@timing.{kind}('a')\ndef inner(x):\n    return x * 2",
+        "    return inner(x) + 1",
     )
+    for kind in ("add_time", "timeit", "time_avg")
+}
+_IN_KEPT = "    with scope:\n        return x * 2 + 1"
+KEPT = {
+    "whole": ("scope = timing.add_time('a')", _IN_KEPT),
+    "broken": ("scope, whole = timing.add_time('a'), False", _IN_KEPT),
+}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What is printed by each function that is compiled after torch was imported."""
+    imports = "import torch\ntiming = Timing('t')"
+    return compile_in_turn(WAYS | DECORATED | KEPT, imports, tmp_path_factory.mktemp("compiled"))
+
+
+def printed(compiled: dict[str, str], ways: dict[str, tuple[str, str]]) -> dict[str, str]:
+    """The part of some of the functions."""
+    return {name: compiled[name] for name in ways}
+
+
+def test_compiled_functions_record_nothing(compiled: dict[str, str]) -> None:
+    """All ways of opening a scope or a range are traced without a graph break and leave nothing."""
+    assert dict.fromkeys(WAYS, "[]") == printed(compiled, WAYS)
 
 
 @pytest.mark.parametrize("way", ["add_time", pytest.param("timeit", marks=pytest.mark.exhaustive)])
@@ -97,27 +121,15 @@ def test_a_timing_made_before_torch_is_imported(tmp_path: Path, way: str) -> Non
     assert {way: "[]"} == compile_in_turn({way: WAYS[way]}, imports, tmp_path)
 
 
-def test_a_decorated_function_in_a_compiled_one(tmp_path: Path) -> None:
+def test_a_decorated_function_in_a_compiled_one(compiled: dict[str, str]) -> None:
     """A decorated function is traced without a graph break and leaves no scope."""
-    ways = {
-        kind: (f"@timing.{kind}('a')\ndef inner(x):\n    return x * 2", "    return inner(x) + 1")
-        for kind in ("add_time", "timeit", "time_avg")
-    }
-    assert dict.fromkeys(ways, "[]") == compile_in_turn(
-        ways, "import torch\ntiming = Timing('t')", tmp_path
-    )
+    assert dict.fromkeys(DECORATED, "[]") == printed(compiled, DECORATED)
 
 
-def test_a_scope_that_is_kept_breaks_the_graph(tmp_path: Path) -> None:
+def test_a_scope_that_is_kept_breaks_the_graph(compiled: dict[str, str]) -> None:
     """As documented: torch enters no context manager that was made outside.
 
     Where the graph may break, the scope is timed.
     """
-    body = "    with scope:\n        return x * 2 + 1"
-    ways = {
-        "whole": ("scope = timing.add_time('a')", body),
-        "broken": ("scope, whole = timing.add_time('a'), False", body),
-    }
-    found = compile_in_turn(ways, "import torch\ntiming = Timing('t')", tmp_path)
-    assert "Unsupported: Unsupported context manager" == found["whole"].splitlines()[0]
-    assert "['a']" == found["broken"]
+    assert "Unsupported: Unsupported context manager" == compiled["whole"].splitlines()[0]
+    assert "['a']" == compiled["broken"]

@@ -37,6 +37,8 @@ def ddp(
     leaves: Callable[[int], float] = lambda _: 0.0,
     late: float = 0.1,
     group: bool = False,
+    around: str = "",
+    restarted: bool = False,
 ) -> Path:
     """Ranks that mark their own steps, and meet at the end of `backward` if `meets`.
 
@@ -44,12 +46,18 @@ def ddp(
         sets: how many parts of the ranks meet, each for itself.
         leaves: how many milliseconds a rank goes on after they have met.
         late: by how many milliseconds the machine lets a rank go on after that, in the mean.
-        group: whether the ranks have noted that they are one process group.
+        group: whether the ranks that meet have noted that they are a process group.
+        around: a scope around `backward` alone.
+        restarted: whether the last rank is a start of the first on another node.
     """
     random = np.random.default_rng(1)
     ledgers = [SimulatedLedger(f"Worker-{rank}") for rank in range(ranks)]
     for rank, ledger in enumerate(ledgers if group else []):
-        ledger.event("process group", 0, name="default_pg", rank=rank, ranks=[(0, 1, ranks)])
+        members = [(rank % sets, sets, ranks // sets)]
+        ledger.event("process group", 0, name="default_pg", rank=rank, ranks=members)
+    if restarted:
+        ledgers[-1].name, ledgers[-1].node = ledgers[0].name, "node-1"
+    scope = (around, "backward") if around else ("backward",)
     now = [0.0] * ranks
     for step in range(30):
         begins = list(now)
@@ -63,7 +71,8 @@ def ddp(
                 end = max(ready[rank % sets :: sets]) + left + leaves(rank)
                 out = end + float(random.exponential(late)) if meets and last else done[rank]
                 ledger.span("load", int(now[rank] * MS), int(ready[rank] * MS))
-                ledger.span("backward", int(ready[rank] * MS), int(out * MS))
+                for depth in range(len(scope)):
+                    ledger.span(scope[: depth + 1], int(ready[rank] * MS), int(out * MS))
                 now[rank] = out
         if group and not meets:  # after backward
             now = [max(now)] * ranks
@@ -109,6 +118,24 @@ def test_ranks_that_meet_in_parts_are_not_accused(tmp_path: Path) -> None:
     run = reading.read(ddp(tmp_path, ranks=6, sets=2))
     assert [Collective("Worker", "backward")] == run.recognised
     assert [("Worker-1", "load")] == [(each.worker, each.scope) for each in explain(run).findings]
+
+
+def test_process_groups_on_a_busy_machine_are_recognised(tmp_path: Path) -> None:
+    """The ranks of each end as far apart as the machine lets them, and wait for their own last."""
+    run = reading.read(ddp(tmp_path, ranks=6, sets=2, late=2.5, group=True))
+    assert [Collective("Worker", "backward")] == run.recognised
+    assert [("Worker-1", "load")] == [(each.worker, each.scope) for each in explain(run).findings]
+
+
+def test_the_innermost_scope_has_the_collective(tmp_path: Path) -> None:
+    """A scope around it begins and ends with it, and waits no second time."""
+    run = reading.read(ddp(tmp_path, around="update"))
+    assert [Collective("Worker", "update/backward")] == run.recognised
+
+
+def test_starts_of_one_rank_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """Who of them meets the others is not known, so nobody is taken to."""
+    assert [] == reading.read(ddp(tmp_path, restarted=True)).recognised
 
 
 def test_the_wait_is_named_after_the_scope_around_it(tmp_path: Path) -> None:

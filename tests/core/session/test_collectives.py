@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
-from support.waiting import DEADLINE
+from support.torch_process import Run
 
 pytestmark = pytest.mark.torch
 
@@ -62,7 +61,21 @@ def run(count, directory, body):
 """
 
 
-def run_ranks(count: int, directory: Path, body: str, wanted: str = "links") -> list[list[Any]]:
+class RunRanks(Protocol):
+    """Name, role and key of each marked call, by rank."""
+
+    def __call__(self, count: int, body: str, wanted: str = "links") -> list[list[Any]]: ...
+
+
+@pytest.fixture
+def run_ranks(run_with_torch: Run, tmp_path: Path) -> RunRanks:
+    """Lets ranks do something; see `ranks`."""
+    return partial(ranks, run_with_torch, tmp_path)
+
+
+def ranks(
+    run: Run, directory: Path, count: int, body: str, wanted: str = "links"
+) -> list[list[Any]]:
     """Name, role and key of each marked call, by rank.
 
     Args:
@@ -72,14 +85,7 @@ def run_ranks(count: int, directory: Path, body: str, wanted: str = "links") -> 
     """
     lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
     program = f"{_RANK}def body(number, tensor):\n{lines}\n\nrun({count}, {str(directory)!r}, body)"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run(program)
     found: list[dict[str, Any]] = [
         json.loads((directory / f"{number}.json").read_text()) for number in range(count)
     ]
@@ -87,11 +93,10 @@ def run_ranks(count: int, directory: Path, body: str, wanted: str = "links") -> 
     return [each[wanted] for each in found]
 
 
-def test_the_ranks_of_a_collective_have_its_key(tmp_path: Path) -> None:
+def test_the_ranks_of_a_collective_have_its_key(run_ranks: RunRanks) -> None:
     """In the same order, each key once."""
     first, second = run_ranks(
         2,
-        tmp_path,
         """
 for _ in range(3):
     dist.all_reduce(tensor)
@@ -107,11 +112,10 @@ dist.barrier()
     assert len({key for _, _, key in first}) == 5
 
 
-def test_what_two_ranks_do_alone_moves_no_key(tmp_path: Path) -> None:
+def test_what_two_ranks_do_alone_moves_no_key(run_ranks: RunRanks) -> None:
     """gloo numbers messages between two ranks, too, of which the third knows nothing."""
     found = run_ranks(
         3,
-        tmp_path,
         """
 if number == 0:
     dist.send(tensor, 1)
@@ -123,20 +127,19 @@ dist.all_reduce(tensor)
     assert found[0] == found[1] == found[2] != []
 
 
-def test_an_asynchronous_collective_is_waited_for_where_the_job_waits(tmp_path: Path) -> None:
+def test_an_asynchronous_collective_is_waited_for_where_the_job_waits(run_ranks: RunRanks) -> None:
     """Each rank's call releases it; the wait for the result is for all ranks."""
-    first, second = run_ranks(2, tmp_path, "dist.all_reduce(tensor, async_op=True).wait()")
+    first, second = run_ranks(2, "dist.all_reduce(tensor, async_op=True).wait()")
     assert first == second
     ((begin, releases, key), (wait, waits, same)) = first
     assert ("torch.all_reduce", "releases") == (begin, releases)
     assert ("torch.wait", "waits", key) == (wait, waits, same)
 
 
-def test_a_subgroup_has_keys_of_its_own(tmp_path: Path) -> None:
+def test_a_subgroup_has_keys_of_its_own(run_ranks: RunRanks) -> None:
     """Only its ranks have them."""
     first, second = run_ranks(
         2,
-        tmp_path,
         """
 alone = dist.new_group([0])
 dist.all_reduce(tensor)
@@ -148,11 +151,10 @@ if number == 0:
     assert len({key for _, _, key in first}) == len(second) + 1
 
 
-def test_each_process_group_is_noted_with_its_ranks(tmp_path: Path) -> None:
+def test_each_process_group_is_noted_with_its_ranks(run_ranks: RunRanks) -> None:
     """Once in each member: the default group, those of a mesh of 2 x 2 x 2, and a new one."""
     found = run_ranks(
         8,
-        tmp_path,
         """
 from torch.distributed.device_mesh import init_device_mesh
 init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("dp", "pp", "tp"))
@@ -175,11 +177,10 @@ for _ in range(2):
         assert expected == events
 
 
-def test_compiled_code_is_not_marked(tmp_path: Path) -> None:
+def test_compiled_code_is_not_marked(run_ranks: RunRanks) -> None:
     """It compiles as one graph, with the instrument and after it."""
     (links,) = run_ranks(
         1,
-        tmp_path,
         """
 def double(tensor):
     doubled = tensor * 2
@@ -219,14 +220,7 @@ assert not faults, faults
 """
 
 
-def test_a_loader_is_waited_for_if_it_has_processes() -> None:
+def test_a_loader_is_waited_for_if_it_has_processes(run_with_torch: Run) -> None:
     """Without them its batches are this process's own work. The last call finds no more."""
-    done = subprocess.run(
-        [sys.executable, "-c", _LOADER],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert ["workers 0 5 nothing", "workers 1 5 data"] == done.stdout.splitlines()
+    printed = run_with_torch(_LOADER)
+    assert ["workers 0 5 nothing", "workers 1 5 data"] == printed.splitlines()

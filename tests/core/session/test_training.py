@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable
 
 import pytest
-from support.waiting import DEADLINE
+from support.torch_process import Run
 
 pytestmark = pytest.mark.torch
 
@@ -30,20 +29,16 @@ def tree(node=None, depth=0):
 """
 
 
-def run(body: str) -> list[str]:
+Lines = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def run(run_with_torch: Run) -> Lines:
     """The lines that a program prints in which the instrument is on."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{_HEAD}\n{body}"],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return lambda body: run_with_torch(f"{_HEAD}\n{body}").splitlines()
 
 
-def test_each_part_of_a_loop_has_a_scope() -> None:
+def test_each_part_of_a_loop_has_a_scope(run: Lines) -> None:
     """Also what a module calls, which is part of the outermost one's forward."""
     assert [
         "forward 3 None",
@@ -68,7 +63,7 @@ print("faults", faults)
     )
 
 
-def test_the_first_of_several_optimizers_tells_the_steps() -> None:
+def test_the_first_of_several_optimizers_tells_the_steps(run: Lines) -> None:
     """Until it is gone: then another one does."""
     assert ["2", "3"] == run(
         """
@@ -85,7 +80,7 @@ print(len(ends))
     )
 
 
-def test_an_exception_of_a_module_is_the_jobs() -> None:
+def test_an_exception_of_a_module_is_the_jobs(run: Lines) -> None:
     """It leaves no scope open, and the instrument on."""
     assert ["ValueError no", "forward 2 None", "[]"] == run(
         """
@@ -104,7 +99,7 @@ print(faults)
     )
 
 
-def test_what_the_job_has_marked_itself_is_marked_once() -> None:
+def test_what_the_job_has_marked_itself_is_marked_once(run: Lines) -> None:
     """Under the same name: a report would have two ranges around the same work."""
     assert ["forward 1 None", "backward 2 None", " forward 1 None"] == run(
         """
@@ -119,7 +114,7 @@ tree()
     )
 
 
-def test_a_compiled_model_has_no_more_breaks() -> None:
+def test_a_compiled_model_has_no_more_breaks(run: Lines) -> None:
     """Nothing of ours is traced: a full graph stays one."""
     assert ["forward 3 None", "backward 3 None", "optimizer 3 nothing"] == run(
         """
@@ -135,7 +130,7 @@ tree()
     )
 
 
-def test_torchs_functions_are_its_own_again() -> None:
+def test_torchs_functions_are_its_own_again(run: Lines) -> None:
     """At the end; a class whose `step` torch has wrapped meanwhile calls straight through."""
     assert ["0"] == run(
         """
