@@ -38,7 +38,7 @@ def ddp(
     late: float = 0.1,
     group: bool = False,
     around: str = "",
-    restarted: bool = False,
+    children: bool = False,
 ) -> Path:
     """Ranks that mark their own steps, and meet at the end of `backward` if `meets`.
 
@@ -48,15 +48,14 @@ def ddp(
         late: by how many milliseconds the machine lets a rank go on after that, in the mean.
         group: whether the ranks that meet have noted that they are a process group.
         around: a scope around `backward` alone.
-        restarted: whether the last rank is a start of the first on another node.
+        children: whether they are all processes that rank 0 has started.
     """
     random = np.random.default_rng(1)
-    ledgers = [SimulatedLedger(f"Worker-{rank}") for rank in range(ranks)]
+    name, role = ("Worker-0.child-", "child") if children else ("Worker-", "worker")
+    ledgers = [SimulatedLedger(f"{name}{rank}", role) for rank in range(ranks)]
     for rank, ledger in enumerate(ledgers if group else []):
         members = [(rank % sets, sets, ranks // sets)]
         ledger.event("process group", 0, name="default_pg", rank=rank, ranks=members)
-    if restarted:
-        ledgers[-1].name, ledgers[-1].node = ledgers[0].name, "node-1"
     scope = (around, "backward") if around else ("backward",)
     now = [0.0] * ranks
     for step in range(30):
@@ -81,9 +80,10 @@ def ddp(
     return write_run(directory, ledgers)
 
 
-def test_a_rank_that_waits_in_backward_is_not_accused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_rank_that_waits_in_backward_is_not_accused(tmp_path: Path, ranks: int) -> None:
     """The one is whose loader is slow."""
-    run = reading.read(ddp(tmp_path))
+    run = reading.read(ddp(tmp_path, ranks=ranks))
     assert [Collective("Worker", "backward")] == run.recognised
     answer = explain(run)
     assert ["Worker-1"] == [finding.worker for finding in answer.findings]
@@ -133,9 +133,9 @@ def test_the_innermost_scope_has_the_collective(tmp_path: Path) -> None:
     assert [Collective("Worker", "update/backward")] == run.recognised
 
 
-def test_starts_of_one_rank_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    """Who of them meets the others is not known, so nobody is taken to."""
-    assert [] == reading.read(ddp(tmp_path, restarted=True)).recognised
+def test_processes_of_one_rank_are_not_taken_to_meet(tmp_path: Path) -> None:
+    """Children of a worker are no ranks, although they may end together."""
+    assert [] == reading.read(ddp(tmp_path, children=True)).recognised
 
 
 def test_the_wait_is_named_after_the_scope_around_it(tmp_path: Path) -> None:
