@@ -6,32 +6,13 @@ import pytest
 from gpuprof._analysis import reading
 from gpuprof._report.explain import explainer
 from gpuprof._report.flames import Flame, flames
-from support.made_stacks import Frame, write_stacks
-from support.simulated_run import SimulatedLedger
-
-MS = 1_000_000
-MAIN: Frame = ("<module>", "__main__", "/job/train.py", 12)
-LOAD: Frame = ("load", "__main__", "/job/train.py", 20)
-LOADS: Frame = ("loads", "json", "/usr/lib/python3.11/json/__init__.py", 346)
-CROP: Frame = ("crop", "__main__", "/job/train.py", 30)
+from support import stacked_run
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> list[Flame]:
     """Four ranks that crop for 40 ms a step, of which one reads JSON for 30 ms, too."""
-    directory = tmp_path_factory.mktemp("flames") / "run"
-    for rank in range(4):
-        ledger = SimulatedLedger(f"A-{rank}")
-        samples = []
-        for step in range(60):
-            begin, long = step * 100 * MS, (70 if rank == 2 else 40) * MS
-            ledger.span("load", begin, begin + long)
-            ledger.step(step, begin, begin + 90 * MS)
-            crops = begin + 40 * MS
-            samples.append(([MAIN, LOAD, CROP], 1, 1, 2, begin, crops))
-            if rank == 2:
-                samples.append(([MAIN, LOAD, LOADS], 1, 1, 2, crops, begin + long))
-        write_stacks(ledger.write(directory), samples)
+    directory = stacked_run.write(tmp_path_factory.mktemp("flames") / "run")
     explaining = explainer(reading.read(directory))
     return flames(explaining.record, explaining.explain().findings)
 
@@ -55,3 +36,9 @@ def test_a_rank_has_a_tree_and_what_it_takes_longer(drawn: list[Flame]) -> None:
     """After the groups and the slow ranks; without the second where it takes nothing longer."""
     assert ["A-0", "A-1", "A-2", "A-3"] == [flame.name for flame in drawn[2:]]
     assert [40.0, 40.0, 70.0, 40.0] == [round(1000 * flame.rows[0][2], 1) for flame in drawn[2:]]
+
+
+def test_the_way_into_a_scope_is_left_out_alike(drawn: list[Flame]) -> None:
+    """Of all ranks of a group, so that any two of them can be compared."""
+    rows = {flame.name: flame.rows[1][:2] for flame in drawn if flame.whole}
+    assert dict.fromkeys(["A", "A-0", "A-1", "A-2", "A-3"], (1, "crop (train.py:30)")) == rows

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from gpuprof._cli import main
 from gpuprof._report.words import duration
-from support import browser, large_run, page_run, sample_run
+from support import browser, large_run, page_run, sample_run, stacked_run
 from support.browser import Opened
 
 pytestmark = pytest.mark.chromium
@@ -191,3 +191,18 @@ def test_samples_of_a_step_are_drawn(chromium: Any, tmp_path: Path) -> None:
 def test_a_run_without_samples_has_no_picture_of_them(opened: Opened) -> None:
     """Most runs are not of reinforcement learning."""
     assert 0 == opened.page.locator("#samples").count()
+
+
+def test_functions_of_two_ranks_are_compared(tmp_path: Path, chromium: Any) -> None:
+    """What one takes longer than the other; the other takes nothing longer than the first."""
+    run = stacked_run.write(tmp_path / "run")
+    assert 0 == CliRunner().invoke(main, ["html", str(run)]).exit_code
+    opened = browser.open_page(chromium, run / "page.html")
+    whose, than = opened.page.locator("#stacks select").all()
+    whose.select_option(label="A-2")
+    than.select_option(label="more than A-1")
+    boxes = opened.page.locator("#stacks svg text").all()
+    assert ["load", "loads (json/__init__.py:346)"] == [box.text_content() for box in boxes]
+    whose.select_option(label="A-1")
+    than.select_option(label="more than A-2")
+    assert "Nothing takes longer." == opened.texts("#stacks .icicle p")[0]

@@ -17,9 +17,8 @@ from gpuprof._analysis.stacks import COMPARED, Code, Frame
 from gpuprof._report.stacks import short
 
 MOST_PROCESSES = 16
-"""The most processes of a group to use; if there are more, these are spread evenly over them."""
-_MOST_RANKS = 8
-"""The most ranks of a group, besides slow ones, to show alone."""
+"""The most processes of a group to use, besides slow ones; if there are more, these are spread
+evenly over them."""
 _LEAST = 0.002
 """Share of a tree's time above which a function is drawn."""
 
@@ -35,10 +34,12 @@ class Flame:
 
     Args:
         name: whose time the tree shows.
+        whole: whether that is all its time, and not what it takes longer than others.
         rows: the depth, name and seconds per step of each function, parents before their children.
     """
 
     name: str
+    whole: bool
     rows: list[tuple[int, str, float]]
 
 
@@ -55,20 +56,21 @@ def flames(loop: Loop, findings: Sequence[Finding]) -> list[Flame]:
         ranks = [rank[-1] for rank in stragglers.members(loop.run, group).values()]
         trees = _trees(code, _spread(ranks, MOST_PROCESSES))
         mean = {path: total / len(trees) for path, total in _sum(trees.values()).items()}
-        first.append(_flame(group, mean))
-        shown = {rank.number for rank in _spread(ranks, _MOST_RANKS)}
-        for rank in ranks if len(ranks) > 1 else ():
-            is_slow = (group, rank.name) in slow
-            if not is_slow and rank.number not in shown:
+        slow_ranks = [rank for rank in ranks if (group, rank.name) in slow]
+        trees_of_ranks = {**trees, **_trees(code, slow_ranks)} if len(ranks) > 1 else {}
+        # of all, so that the trees of two ranks can be compared
+        entered = _entered(set().union(*map(_visible, (mean, *trees_of_ranks.values()))))
+        first.append(_flame(group, True, mean, entered))
+        for rank in ranks:
+            if rank.number not in trees_of_ranks:
                 continue
-            mine = trees.get(rank.number) or _trees(code, [rank]).get(rank.number)
+            mine = trees_of_ranks[rank.number]
             others = [tree for number, tree in trees.items() if number != rank.number]
-            if mine is None:
-                continue
-            more.append(_flame(rank.name, mine))
+            more.append(_flame(rank.name, True, mine, entered))
             if others:
-                extra = _flame(f"{rank.name}, more than the median of {group}", _more(mine, others))
-                (first if is_slow else more).append(extra)
+                name = f"{rank.name}, more than the median of {group}"
+                extra = _flame(name, False, _more(mine, others), entered)
+                (first if rank in slow_ranks else more).append(extra)
     return [flame for flame in (*first, *more) if flame.rows]
 
 
@@ -105,16 +107,19 @@ def _more(tree: Tree, others: Sequence[Tree]) -> Tree:
     }
 
 
-def _flame(name: str, tree: Mapping[Path, float]) -> Flame:
+def _visible(tree: Mapping[Path, float]) -> set[Path]:
+    """The paths with enough time to be drawn."""
     whole = sum(max(0.0, seconds) for path, seconds in tree.items() if len(path) == 1)
-    visible = {path: seconds for path, seconds in tree.items() if seconds > _LEAST * whole}
-    hidden = _entered(visible)
+    return {path for path, seconds in tree.items() if seconds > _LEAST * whole}
+
+
+def _flame(name: str, whole: bool, tree: Mapping[Path, float], entered: Mapping[str, int]) -> Flame:
     rows = []
-    for path in sorted(visible):
-        outer = hidden[path[0]]
+    for path in sorted(_visible(tree)):
+        outer = entered.get(path[0], 1)  # a difference may show what is too short in all trees
         if len(path) == 1 or len(path) > outer:
-            rows.append((max(0, len(path) - outer), path[-1], visible[path]))
-    return Flame(name, rows)
+            rows.append((max(0, len(path) - outer), path[-1], tree[path]))
+    return Flame(name, whole, rows)
 
 
 def _entered(tree: Iterable[Path]) -> dict[str, int]:

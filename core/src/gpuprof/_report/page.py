@@ -537,7 +537,7 @@ def _stacks(explainer: Explainer | None, answer: Explanation | None) -> _Section
             (depth, names.setdefault(_cut(name), len(names)), round(1e9 * seconds))
             for depth, name, seconds in graph.rows
         ]
-        sections.append({"name": _cut(graph.name), "rows": rows})
+        sections.append({"name": _cut(graph.name), "whole": graph.whole, "rows": rows})
     return {"names": list(names), "flames": sections, "left": len(graphs) - len(sections)}
 
 

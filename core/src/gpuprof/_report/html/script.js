@@ -532,21 +532,52 @@ function icicleOf(nodes, zoomed, width, most, about, zoom) {
   return made;
 }
 
-// What was seen to run: functions of a group or a rank, and what a rank takes longer than the others
+// What was seen to run: functions of a group or a rank, and what one takes longer than another
 
 function drawStacks(root, run) {
   const { flames, names, left } = run.stacks;
-  const select = el("select", { "aria-label": "whose functions", onchange: () => show(Number(select.value)) },
+  const select = el("select", { "aria-label": "whose functions", onchange: () => show() },
     flames.map((flame, at) => el("option", { value: at }, flame.name)));
+  const other = el("select", { "aria-label": "more than whose", onchange: () => show() }, el("option", { value: "" }, "all of it"),
+    flames.map((flame, at) => (flame.whole ? el("option", { value: at }, `more than ${flame.name}`) : "")));
   const holder = el("div"), icicle = el("div", { class: "icicle" });
-  root.append(el("div", { class: "tools" }, select), icicle, holder,
+  root.append(el("div", { class: "tools" }, select, other), icicle, holder,
     el("p", { class: "quiet" }, `Time a step, from samples of stacks; the way into each scope is left out. gpuprof report --stacks speedscope --by rank has all.${left ? ` ${left} more trees had no room here.` : ""}`));
   let nodes = [], zoomed = null, width = 0;
   drawn(holder, (found) => { width = found; draw(); });
 
-  function show(at) {
-    const above = [];
-    nodes = flames[at].rows.map(([depth, name, total]) => {
+  // A key for each row: it and the rows that it is in
+  function paths(rows) {
+    const path = [];
+    return rows.map(([depth, name]) => {
+      path.length = depth;
+      path[depth] = name;
+      return path.join();
+    });
+  }
+
+  // What rows have more than others, with the rows that it is in
+  function more(rows, others) {
+    const theirs = new Map(), keys = paths(rows), kept = [];
+    paths(others).forEach((key, at) => theirs.set(key, others[at][2]));
+    const extra = rows.map(([depth, name, total], at) => [depth, name, Math.max(0, total - (theirs.get(keys[at]) || 0))]);
+    const whole = extra.reduce((sum, [depth, , total]) => sum + (depth ? 0 : total), 0);
+    let depth = 0;
+    for (const row of extra.reverse()) {
+      if (row[2] > 0.002 * whole || row[0] < depth) {
+        kept.push(row);
+        depth = row[0];
+      }
+    }
+    return kept.reverse();
+  }
+
+  function show() {
+    const above = [], chosen = flames[Number(select.value)];
+    other.disabled = !chosen.whole;
+    if (!chosen.whole) other.value = "";
+    const rows = other.value === "" ? chosen.rows : more(chosen.rows, flames[Number(other.value)].rows);
+    nodes = rows.map(([depth, name, total]) => {
       const node = { name: names[name], depth, total, children: [], above: depth ? above[depth - 1] : null };
       above.length = depth;
       above[depth] = node;
@@ -559,12 +590,16 @@ function drawStacks(root, run) {
 
   function draw() {
     if (!width) return;
+    if (!nodes.length) {
+      icicle.replaceChildren(el("p", { class: "quiet" }, "Nothing takes longer."));
+      return;
+    }
     icicle.replaceChildren(icicleOf(nodes, zoomed, width, 24, (node) => `${node.name}\n${duration(node.total / 1e9)} a step`, (node) => {
       zoomed = node;
       draw();
     }));
   }
-  show(0);
+  show();
 }
 
 function hue(name) {
