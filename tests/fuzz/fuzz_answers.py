@@ -42,8 +42,8 @@ def answer(rank: int) -> dict[str, Any]:
         "tasks": [task], "ended": 7, "actor": actor, "rank of job": rank,
         "groups": [{"name": "world", "ranks": [[0, 1, 3]], "begun": 4 - rank % 2}],
         "flight": [
-            {"group": "world", "operation": "all_reduce", "number": 4, "state": "started",
-             "seconds": 3.0},
+            {"name": "world", "group": "world", "between_two": False, "operation": "all_reduce",
+             "number": 4, "seconds": 3.0},
         ],
         "workers": [{"worker": "A-7", "node": "n", "pid": 1, "file": "n.A-7.start-1.json"}],
     }  # fmt: skip

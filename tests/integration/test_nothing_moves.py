@@ -183,11 +183,10 @@ def test_the_rank_that_skips_a_collective_is_named(tmp_path: Path) -> None:
             wait_until(
                 lambda: any("all_reduce #" in wait for wait in asked(run)["waits"]), "they wait"
             )
-            wait, recorded = asked(run)["waits"]
+            (wait,) = asked(run)["waits"]
         finally:
             process.terminate()  # torchrun ends its ranks, which have process groups of their own
     assert wait.startswith("2 of 3 (ranks 0,1) are in all_reduce #4 of their group")
-    assert "rank 2 (Worker-2) has begun #3 at most, and is in queue.get < train" in wait
+    assert "; rank 2 (Worker-2) is in queue.get < train" in wait
     assert f"at train.py:{line}" in wait
-    torchs = "torch's flight recorder: all_reduce #4 of default_pg is scheduled on ranks 0,1 for "
-    assert recorded.startswith(torchs)
+    assert wait.endswith("; its last one was #3")

@@ -98,9 +98,23 @@ def test_nobody_is_said_to_run_what_a_silent_process_may_run() -> None:
     assert sentence.endswith("a task; no process that answered runs it, and A-0 did not answer")
 
 
-def rank(number: int, begun: int, function: str, operation: str = "") -> Process:
-    groups = [{"name": "g", "ranks": [[0, 1, 3]], "begun": begun}]
+def rank(
+    number: int, begun: int | None, function: str, operation: str = "", flying: str = ""
+) -> Process:
+    """A rank of three.
+
+    Args:
+        begun: how many collectives it says to have begun; ``None`` if it says nothing.
+        operation: the collective on its stack.
+        flying: the one in torch's flight recorder, which has the number 5.
+    """
+    groups = [{"name": "0", "ranks": [[0, 1, 3]], "begun": begun}] if begun is not None else []
     answer: dict[str, Any] = {"rank of job": number, "groups": groups}
+    if flying:
+        answer["flight"] = [
+            {"name": "0", "group": "default_pg", "between_two": False, "operation": flying,
+             "number": 5, "seconds": 9.0}
+        ]  # fmt: skip
     rank_process = process(f"Worker-{number}", function=function, **answer)
     if operation:
         c10d = "/lib/python3/site-packages/torch/distributed/distributed_c10d.py"
@@ -110,14 +124,50 @@ def rank(number: int, begun: int, function: str, operation: str = "") -> Process
 
 def test_a_rank_that_is_in_another_collective_is_named() -> None:
     """It has skipped one, and so begun as many as the others that are in the next."""
-    found = said(
+    ranks = (
         rank(0, 5, "train", "all_reduce"),
         rank(1, 5, "ends", "barrier"),
         rank(2, 5, "train", "all_reduce"),
     )
-    (sentence,) = found
-    assert sentence.startswith("2 of 3 (ranks 0,2) are in all_reduce #5 of their group")
-    assert sentence.endswith("; rank 1 (Worker-1) is in torch.barrier < ends at train.py:7")
+    assert [
+        "the ranks are in different operations, each of which is #5 of their group: ranks 0,2 "
+        "all_reduce (train.py:7), rank 1 barrier (train.py:7)"
+    ] == said(*ranks)
+
+
+def test_a_collective_that_torch_has_begun_itself_is_known_from_its_recorder() -> None:
+    """It is not on the stack, and it is the oldest of those that the rank has begun."""
+    ranks = (
+        rank(0, 7, "train", flying="all_reduce"),
+        rank(1, 5, "ends", "barrier"),
+        rank(2, 7, "train", flying="all_reduce"),
+    )
+    assert [
+        "the ranks are in different operations, each of which is #5 of their group: ranks 0,2 "
+        "all_reduce (train.py:7), rank 1 barrier (train.py:7)"
+    ] == said(*ranks)
+
+
+def test_a_late_rank_and_what_the_others_are_in_are_told_once() -> None:
+    """Whatever the recorder says of the same collective."""
+    ranks = (
+        rank(0, 5, "train", flying="all_reduce"),
+        rank(1, 4, "loads"),
+        rank(2, 5, "train", flying="all_reduce"),
+    )
+    assert [
+        "2 of 3 (ranks 0,2) are in all_reduce #5 of their group; rank 1 (Worker-1) is in loads at "
+        "train.py:7; its last one was #4"
+    ] == said(*ranks)
+
+
+def test_a_rank_that_tells_no_number_gets_none() -> None:
+    """Another process group of the same ranks may be all that it knows."""
+    ranks = (rank(0, 5, "train", "barrier"), rank(1, None, "loads"), rank(2, 5, "train", "barrier"))
+    assert [
+        "2 of 3 (ranks 0,2) are in barrier #5 of their group; rank 1 (Worker-1) is in loads at "
+        "train.py:7"
+    ] == said(*ranks)
 
 
 def test_ranks_that_have_begun_as_many_collectives_are_not_late() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from gpuprof._session.dump import progress
 from gpuprof._session.stall import INTERVAL, StallWatch
 from gpuprof._session.stall import Progress as Far
+from gpuprof_timing import Timing
+from support.manual_clock import Clock
 
 Alarms = list[tuple[str, int]]
 
@@ -76,6 +79,18 @@ def test_the_longest_scope_of_any_process_counts(tmp_path: Path) -> None:
     job.far[1] = Far(job.far[1].ended, 0.1, True)
     job.go_on(2900)
     assert [] == job.alarms
+
+
+def test_a_threads_life_is_no_scope_that_takes_long() -> None:
+    """Nor is anything expected to end while a thread lives."""
+    clock = Clock()
+    timing = Timing("t", clock=clock)
+    with timing.time_avg("step"):
+        clock.advance(2)
+    with timing.time_avg("fetch (thread)"):
+        clock.advance(400)
+    with timing.time_avg("serve (thread)"):
+        assert Far(ended=2, longest=2.0, inside=False) == progress(clock, 0)
 
 
 def test_nothing_is_expected_where_no_scope_is_open(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ Says less rather than wrong: where a call or a rank is not known, there is no ed
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 
@@ -23,23 +23,37 @@ _NO_ACTOR = "ff" * 12
 
 
 @attrs.frozen
-class Collective:
-    """Ranks that are in a collective which others of the group have not begun.
+class Late:
+    """A rank that has not begun a collective which others are in.
 
     Args:
-        operation: its name; empty if that is not known.
-        number: which of the group's it is, from 1.
-        size: of the group.
-        inside: what the ranks that have begun it do.
-        late: the others: the rank, how many it has begun, and what it does; ``None`` if that is not
-            known, or if it has begun as many, of which this is another operation.
+        begun: the last one that it has begun; ``None`` if that is not known.
+        doing: what it does; ``None`` if that is not known.
     """
 
-    operation: str
+    rank: int
+    begun: int | None
+    doing: Doing | None
+
+
+@attrs.frozen
+class Collective:
+    """Ranks that are in a collective which others of the group have not begun, or not as that one.
+
+    Args:
+        group: the name of the process group, which its ranks agree on.
+        number: which of the group's it is, from 1.
+        size: of the group.
+        inside: by operation, what the ranks do that have begun it; the most common one first. An
+            operation is empty if none of its ranks tells it.
+        late: the others.
+    """
+
+    group: str
     number: int
     size: int
-    inside: tuple[Doing, ...]
-    late: tuple[tuple[int, int | None, Doing | None], ...]
+    inside: tuple[tuple[str, tuple[Doing, ...]], ...]
+    late: tuple[Late, ...]
 
 
 @attrs.frozen
@@ -81,15 +95,13 @@ class InFlight:
         group: the description of its process group.
         operation: its name.
         number: its sequence number in the group.
-        state: ``scheduled`` or ``started``.
-        ranks: the ranks of the job on which it is the oldest in this state.
+        ranks: the ranks of the job on which it is the oldest of the group.
         seconds: for how long, at most.
     """
 
     group: str
     operation: str
     number: int
-    state: str
     ranks: tuple[int, ...]
     seconds: float
 
@@ -105,61 +117,75 @@ def waits(processes: Sequence[Process], doings: Iterable[Doing]) -> list[Wait]:
     """
     doings = list(doings)
     mains = {doing.process.file: doing for doing in doings if not doing.thread}
-    return [
-        *_collectives(processes, mains),
-        *_in_flight(processes, mains),
-        *_calls(processes, doings),
-    ]
+    collectives = list(_collectives(processes, mains))
+    return [*collectives, *_in_flight(processes, mains, collectives), *_calls(processes, doings)]
+
+
+_Group = tuple[str, tuple[tuple[int, int, int], ...]]
+"""A process group: its name and its ranks."""
 
 
 def _collectives(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator[Collective]:
-    members: dict[str, dict[int, tuple[Process, int]]] = {}
-    everybody: dict[str, set[int]] = {}
+    members: dict[_Group, dict[int, tuple[Process, int]]] = {}
     by_rank: dict[int, Process] = {}
     for process in processes:
         rank = process.answer.get("rank of job")
         if rank is None:
             continue
         by_rank[rank] = process
-        for group in process.answer.get("groups", ()):
-            members.setdefault(group["name"], {})[rank] = process, group["begun"]
-            stretches = [range(a, a + step * count, step) for a, step, count in group["ranks"]]
-            everybody[group["name"]] = {number for stretch in stretches for number in stretch}
-    for name, entries in members.items():
-        number = max(count for _, count in entries.values())
+        for row in process.answer.get("groups", ()):
+            group = row["name"], tuple((a, step, count) for a, step, count in row["ranks"])
+            flying = _flying(process, row["name"])
+            # a rank may have begun several, and waits for the first
+            begun = flying["number"] if flying else row["begun"]
+            members.setdefault(group, {})[rank] = process, begun
+    for (name, stretches), entries in members.items():
+        everybody = {n for a, step, count in stretches for n in range(a, a + step * count, step)}
+        number = max(begun for _, begun in entries.values())
         inside = [
             mains[process.file]
-            for process, count in entries.values()
-            if count == number and process.file in mains
+            for process, begun in entries.values()
+            if begun == number and process.file in mains
         ]
-        inside = [d for d in inside if d.state != "moves" and _in_torch(d)]
+        inside = [d for d in inside if d.state != "moves" and (_in_torch(d) or _operation(d, name))]
         late = []
-        for rank in sorted(everybody[name]):
-            count = entries[rank][1] if rank in entries else 0 if rank in by_rank else None
-            if count != number:
+        for rank in sorted(everybody):
+            begun = entries[rank][1] if rank in entries else None
+            if begun != number:
                 slow = by_rank.get(rank) or _by_its_own_rank(rank, processes, inside)
-                doing = mains.get(slow.file) if slow is not None else None
-                late.append((rank, count, doing))
-        operations = Counter(filter(None, map(_operation, inside)))
-        operation = operations.most_common(1)[0][0] if operations else ""
-        for doing in list(inside):
-            if _operation(doing) not in ("", operation):  # after it has skipped one, or more
-                inside.remove(doing)
-                late.append((doing.process.answer["rank of job"], None, doing))
-        if inside and late and not any(row[2] and row[2].state == "moves" for row in late):
-            size = len(everybody[name])
-            yield Collective(operation, number, size, tuple(inside), tuple(late))
+                late.append(Late(rank, begun, mains.get(slow.file) if slow is not None else None))
+        by_operation: dict[str, list[Doing]] = {}
+        for doing in inside:
+            by_operation.setdefault(_operation(doing, name), []).append(doing)
+        operations = sorted(by_operation.items(), key=lambda item: (not item[0], -len(item[1])))
+        if len(operations) > 1 and not operations[-1][0]:  # those that do not tell are in the first
+            operations[0][1].extend(operations.pop()[1])
+        is_late = late and not any(row.doing and row.doing.state == "moves" for row in late)
+        if inside and (is_late or (len(operations) > 1 and not late)):
+            rows = tuple((operation, tuple(same)) for operation, same in operations)
+            yield Collective(name, number, len(everybody), rows, tuple(late))
 
 
-def _in_flight(processes: Sequence[Process], mains: Mapping[str, Doing]) -> Iterator[InFlight]:
-    entries: dict[tuple[str, str, int, str], dict[int, float]] = {}
+def _flying(process: Process, group: str) -> Mapping[str, Any] | None:
+    """The oldest collective of a group that has not ended, as torch's flight recorder has it."""
+    entries = process.answer.get("flight", ())
+    of_group = (row for row in entries if row["name"] == group and not row["between_two"])
+    return next(of_group, None)
+
+
+def _in_flight(
+    processes: Sequence[Process], mains: Mapping[str, Doing], told: Iterable[Collective]
+) -> Iterator[InFlight]:
+    known = {(collective.group, collective.number) for collective in told}
+    entries: dict[tuple[str, str, int], dict[int, float]] = {}
     for process in processes:
         main, rank = mains.get(process.file), process.answer.get("rank of job")
         if main is None or main.state == "moves" or rank is None:
             continue
         for entry in process.answer.get("flight", ()):
-            key = entry["group"], entry["operation"], entry["number"], entry["state"]
-            entries.setdefault(key, {})[rank] = entry["seconds"]
+            if entry["between_two"] or (entry["name"], entry["number"]) not in known:
+                key = entry["group"], entry["operation"], entry["number"]
+                entries.setdefault(key, {})[rank] = entry["seconds"]
     for key, seconds in sorted(entries.items()):
         yield InFlight(*key, tuple(sorted(seconds)), max(seconds.values()))
 
@@ -183,11 +209,12 @@ def _in_torch(doing: Doing) -> bool:
     return "torch" in doing.chain[0].split(".")[0] or "torch." in doing.scope
 
 
-def _operation(doing: Doing) -> str:
+def _operation(doing: Doing, group: str) -> str:
     for function, file, _ in doing.frames:
         if os.path.basename(file) == "distributed_c10d.py" and function in COLLECTIVES:
             return function
-    return ""
+    flying = _flying(doing.process, group)
+    return str(flying["operation"]) if flying else ""
 
 
 def _calls(processes: Sequence[Process], doings: Iterable[Doing]) -> Iterator[Wait]:

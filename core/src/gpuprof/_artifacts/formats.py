@@ -338,12 +338,16 @@ class GroupNow(TypedDict):
 
 
 class InFlight(TypedDict):
-    """The oldest collective of a process group that torch's flight recorder has not seen end."""
+    """The oldest collective of a process group that torch's flight recorder has not seen end.
 
+    Or the oldest call between two ranks, which has a number of another kind.
+    """
+
+    name: str
     group: str
+    between_two: bool
     operation: str
     number: int
-    state: str
     seconds: float
 
 

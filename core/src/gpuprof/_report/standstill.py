@@ -134,8 +134,8 @@ def _sentence(wait: Wait, absent: Sequence[Process]) -> str:
         return _collective(wait, absent)
     if isinstance(wait, InFlight):
         return (
-            f"torch's flight recorder: {wait.operation} #{wait.number} of {wait.group} is "
-            f"{wait.state} on {ranks(wait.ranks)} for {age(wait.seconds)}"
+            f"torch's flight recorder: {wait.operation} #{wait.number} of {wait.group} has not "
+            f"ended on {ranks(wait.ranks)} for {age(wait.seconds)}"
         )
     if isinstance(wait, Cycle):
         reasons = [f"{_doing(doing)} waits for" for doing in wait.around]
@@ -161,35 +161,42 @@ def _sentence(wait: Wait, absent: Sequence[Process]) -> str:
 
 
 def _collective(wait: Collective, absent: Sequence[Process]) -> str:
-    seconds = max(inner.seconds for inner in wait.inside)
+    everybody = [doing for _, same in wait.inside for doing in same]
+    seconds = max(doing.seconds for doing in everybody)
     since = f" for {age(seconds)}" if seconds else ""
-    operation = f"{wait.operation} " if wait.operation else "a collective, "
-    numbers = [
-        inner.process.answer["rank of job"]
-        for inner in wait.inside
-        if "rank of job" in inner.process.answer
-    ]
-    inside = f"{len(wait.inside)} of {wait.size} ({ranks(numbers)})"
-    verb = "is" if len(wait.inside) == 1 else "are"
+    if len(wait.inside) > 1:
+        calls = [
+            f"{_ranks_of_job(same)} {operation} ({same[0].location})"
+            for operation, same in wait.inside
+        ]
+        first = (
+            f"the ranks are in different operations, each of which is #{wait.number} of their "
+            f"group{since}: {', '.join(calls)}"
+        )
+    else:
+        operation = f"{wait.inside[0][0]} " if wait.inside[0][0] else "a collective, "
+        verb = "is" if len(everybody) == 1 else "are"
+        inside = f"{len(everybody)} of {wait.size} ({_ranks_of_job(everybody)})"
+        first = f"{inside} {verb} in {operation}#{wait.number} of their group{since}"
     late, unknown = [], []
-    for rank, beginning, doing in wait.late:
-        if doing is not None:
-            name = f"rank {rank} ({doing.process.name})"
-            at_most = "" if beginning is None else f"has begun #{beginning} at most, and "
-            late.append(f"{name} {at_most}is in {_place(doing)}")
+    for row in wait.late:
+        if row.doing is not None:
+            place = f"rank {row.rank} ({row.doing.process.name}) is in {_place(row.doing)}"
+            late.append(place if row.begun is None else f"{place}; its last one was #{row.begun}")
         else:
-            ends = [inner for inner in absent if inner.rank == rank]
+            ends = [process for process in absent if process.rank == row.rank]
             if len(ends) == 1:
-                late.append(f"rank {rank} ({ends[0].name}) {_ABSENT[ends[0].state]}")
+                late.append(f"rank {row.rank} ({ends[0].name}) {_ABSENT[ends[0].state]}")
             else:
-                unknown.append(rank)
+                unknown.append(row.rank)
     if unknown:
         late.append(f"{ranks(unknown)} did not answer")
-    more = f"; {len(late) - _MOST} more" if len(late) > _MOST else ""
-    return (
-        f"{inside} {verb} in {operation}#{wait.number} of their group{since}; "
-        f"{'; '.join(late[:_MOST])}{more}"
-    )
+    more = [f"{len(late) - _MOST} more"] if len(late) > _MOST else []
+    return "; ".join([first, *late[:_MOST], *more])
+
+
+def _ranks_of_job(doings: Iterable[Doing]) -> str:
+    return ranks(doing.process.answer["rank of job"] for doing in doings)
 
 
 def _doing(doing: Doing) -> str:

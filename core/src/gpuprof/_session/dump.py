@@ -174,18 +174,7 @@ class Answerer:
                 self._watch = None
 
     def _progress(self) -> Progress:
-        """The progress of this process."""
-        end_count, longest, inside, first = 0, 0, False, False
-        for root in roots(self._clock):
-            for node in walk(root):
-                end_count += node.count
-                longest = max(longest, node.longest)
-                if node.open > 0 and node.key != _DRIVERS_SCOPE:
-                    inside = True
-                    works = node.waits_for is None and not str(node.key).endswith(THREAD)
-                    first = first or (works and not node.count)
-        step = self._step()
-        return Progress(end_count + (step or 0), longest / 1e9, inside, first)
+        return progress(self._clock, self._step() or 0)
 
     def look(self) -> None:
         """Answer the new questions."""
@@ -228,6 +217,26 @@ class Answerer:
             return []
         finally:
             os.close(handle)
+
+
+def progress(clock: Callable[[], int], step: int) -> Progress:
+    """The progress of this process.
+
+    Args:
+        clock: the clock of its trees, in nanoseconds.
+        step: the current step.
+    """
+    end_count, longest, inside, first = 0, 0, False, False
+    for root in roots(clock):
+        for node in walk(root):
+            end_count += node.count
+            if str(node.key).endswith(THREAD):  # a thread lives as long as it likes
+                continue
+            longest = max(longest, node.longest)
+            if node.open > 0 and node.key != _DRIVERS_SCOPE:
+                inside = True
+                first = first or (node.waits_for is None and not node.count)
+    return Progress(end_count + step, longest / 1e9, inside, first)
 
 
 def _register(thread: int) -> tuple[Callable[[], object], Callable[[], object]]:

@@ -180,12 +180,23 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
     note_groups()
 
     def now() -> list[dict[str, Any]]:
-        """Each process group, with the number of collectives that this rank has begun in it."""
-        members = c10d._world.pg_group_ranks
+        """Each process group, with the number of collectives that this rank has begun in it.
+
+        Those that torch itself begins, as in a step backwards, count, too.
+        """
         rows = []
-        for group, entry in list(groups.items()):
-            ranks = runs(members.get(group, {}))
-            rows.append({"name": entry.name, "ranks": ranks, "begun": entry.counted})
+        for group, ranks in list(c10d._world.pg_group_ranks.items()):
+            if distributed.get_rank() not in ranks:
+                continue
+            known_group = groups.get(group)
+            with contextlib.suppress(RuntimeError):  # this backend does not count
+                counted = (
+                    group._get_sequence_number_for_group()
+                    if known_group is None
+                    else known_group.counted
+                )
+                name = c10d._world.pg_names.get(group, "")
+                rows.append({"name": name, "ranks": runs(ranks), "begun": counted})
         return rows
 
     dump.states["rank of job"] = lambda: (
@@ -211,10 +222,11 @@ def _oldest_in_flight(binding: ModuleType) -> list[dict[str, Any]]:
             if not entry["retired"]:
                 two = entry["is_p2p"]
                 oldest.setdefault((entry["process_group"][1], two), {
+                    "name": entry["process_group"][0],  # as in `GroupNow`
                     "group": entry["process_group"][1],
+                    "between_two": two,
                     "operation": entry["profiling_name"].rpartition(":")[2],
                     "number": entry["p2p_seq_id" if two else "collective_seq_id"],
-                    "state": entry["state"],
                     "seconds": time.time() - entry["time_created_ns"] / 1e9,
                 })  # fmt: skip
     return list(oldest.values())
