@@ -129,10 +129,11 @@ def test_a_rank_that_is_in_another_collective_is_named() -> None:
         rank(1, 5, "ends", "barrier"),
         rank(2, 5, "train", "all_reduce"),
     )
-    assert [
+    expected = (
         "the ranks are in different operations, each of which is #5 of their group: ranks 0,2 "
         "all_reduce (train.py:7), rank 1 barrier (train.py:7)"
-    ] == said(*ranks)
+    )
+    assert [expected] == said(*ranks)
 
 
 def test_a_collective_that_torch_has_begun_itself_is_known_from_its_recorder() -> None:
@@ -142,10 +143,11 @@ def test_a_collective_that_torch_has_begun_itself_is_known_from_its_recorder() -
         rank(1, 5, "ends", "barrier"),
         rank(2, 7, "train", flying="all_reduce"),
     )
-    assert [
+    expected = (
         "the ranks are in different operations, each of which is #5 of their group: ranks 0,2 "
         "all_reduce (train.py:7), rank 1 barrier (train.py:7)"
-    ] == said(*ranks)
+    )
+    assert [expected] == said(*ranks)
 
 
 def test_a_late_rank_and_what_the_others_are_in_are_told_once() -> None:
@@ -155,19 +157,21 @@ def test_a_late_rank_and_what_the_others_are_in_are_told_once() -> None:
         rank(1, 4, "loads"),
         rank(2, 5, "train", flying="all_reduce"),
     )
-    assert [
+    expected = (
         "2 of 3 (ranks 0,2) are in all_reduce #5 of their group; rank 1 (Worker-1) is in loads at "
         "train.py:7; its last one was #4"
-    ] == said(*ranks)
+    )
+    assert [expected] == said(*ranks)
 
 
 def test_a_rank_that_tells_no_number_gets_none() -> None:
     """Another process group of the same ranks may be all that it knows."""
     ranks = (rank(0, 5, "train", "barrier"), rank(1, None, "loads"), rank(2, 5, "train", "barrier"))
-    assert [
+    expected = (
         "2 of 3 (ranks 0,2) are in barrier #5 of their group; rank 1 (Worker-1) is in loads at "
         "train.py:7"
-    ] == said(*ranks)
+    )
+    assert [expected] == said(*ranks)
 
 
 def test_ranks_that_have_begun_as_many_collectives_are_not_late() -> None:
