@@ -139,6 +139,31 @@ def test_the_path_is_that_of_a_thread_that_works(tmp_path: Path) -> None:
     assert ["(outside any scope)", "augment"] == sorted(part.scope for part in path.parts)
 
 
+def test_a_running_job_that_stands_still_is_not_explained_as_a_healthy_one(tmp_path: Path) -> None:
+    """What the watchdog knows comes before what bounds its steps."""
+    ledger = SimulatedLedger("A-0")
+    for step in range(10):
+        ledger.step(step, 100 * step * MS, 100 * (step + 1) * MS)
+        ledger.span("train", 100 * step * MS, 100 * (step + 1) * MS)
+    run = reading.read(write_run(tmp_path, [ledger]))
+    run.state, run.quiet, run.stall = "running", 79.0, "rank 1 waits"
+    expected = (
+        "It has not ended, and nothing has ended in any process for 79 s: what follows is about "
+        f"the time before. The watchdog's last report: rank 1 waits. `gpuprof stacks {run.name}` shows "
+        "what its processes do now."
+    )
+    assert expected == " ".join(text(explain(run)).split("\n\n")[1].split())
+
+
+def test_the_last_end_in_any_process_ends_the_silence(tmp_path: Path) -> None:
+    """Times are those of the wall clock."""
+    early, late = SimulatedLedger("A-0"), SimulatedLedger("A-1")
+    early.span("train", 0, 10 * MS)
+    late.span("train", 0, 30_000 * MS)
+    one, other = ledgers.ledgers(write_run(tmp_path, [early, late]))[0]
+    assert 29.99 == pytest.approx(reading._quiet([one]) - reading._quiet([one, other]), abs=0.5)
+
+
 def test_a_helper_threads_wait_is_not_the_workers(tmp_path: Path) -> None:
     """It fetches ahead, and waits for room, while the main thread trains."""
     ledger = SimulatedLedger("A-0")

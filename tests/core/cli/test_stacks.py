@@ -161,6 +161,10 @@ def test_the_watchdog_reports_once_nothing_has_ended_anywhere(tmp_path: Path) ->
     (sentence,) = stall.reports(str(run))
     assert f"nothing ended in any process for long; {run}/stall-1.txt" in sentence
     assert "twice  (train.py:" in (run / "stall-1.txt").read_text()
+    ended = CliRunner().invoke(main, ["stacks", str(run)]).output
+    assert [f"{run}: the run has ended; expected a running job", sentence] == [
+        line.removeprefix("gpuprof: ") for line in ended.splitlines()[-2:]
+    ]
 
 
 def test_the_question_is_left_in_no_run(tmp_path: Path) -> None:

@@ -254,6 +254,7 @@ class Explanation:
         ended_early: workers that were killed or crashed while the run went on.
         recognised: the places in which ranks appear to meet although no meeting was recorded.
         state: whether the run has ended.
+        quiet: see `Run.quiet`, and so is `stall`.
         problems: files that cannot be read.
     """
 
@@ -281,6 +282,8 @@ class Explanation:
     ended_early: list[EarlyEnd]
     recognised: list[Collective]
     state: State
+    quiet: float
+    stall: str
     problems: list[str]
 
     @property
@@ -370,6 +373,8 @@ class Explainer:
             ended_early=run.ended_early,
             recognised=run.recognised,
             state=run.state,
+            quiet=run.quiet,
+            stall=run.stall,
             problems=[*run.problems, *unreadable],
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -110,6 +111,8 @@ def of_ledgers(
         run.state = "ended"  # nobody writes a manifest for ranks without a driver
     if run.state == "ended" and any(ledger.interrupted for ledger in ledgers):
         run.state = "interrupted"
+    if run.state == "running":
+        run.quiet, run.stall = _quiet(ledgers), stall.last_sentence(str(directory))
     ends = about.ended_early if about else None
     over = about is not None and about.goes_on() is False
     run.ended_early = _silent(run, over) if ends is None else ends
@@ -314,6 +317,16 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
     run.places += [Place(name, name, -1, 0) for name in run.samples.names]
     run.attributes = attributes_of(ledgers, [step.number for step in run.steps], starts)
     return run
+
+
+def _quiet(ledgers: Sequence[Ledger]) -> float:
+    """For how many seconds no scope or step has ended in a run that goes on."""
+    ends = []
+    for ledger in ledgers:
+        times = (ledger.spans["end"], ledger.folds["end"], ledger.edges["time"])
+        last = max(int(rows.max(initial=ledger.header["monotonic"])) for rows in times)
+        ends.append(ledger.header["wall"] + last - ledger.header["monotonic"])
+    return time.time() - max(ends) / 1e9
 
 
 def _part_calls(ledgers: Sequence[Ledger]) -> None:

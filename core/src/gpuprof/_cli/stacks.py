@@ -8,7 +8,7 @@ import click
 
 from gpuprof._artifacts import runs
 from gpuprof._cli import settings
-from gpuprof._session.stall import MOVES
+from gpuprof._session import stall
 from gpuprof.errors import ConfigError
 
 
@@ -45,11 +45,12 @@ def command(
     if known is None:
         raise ConfigError([f"{path}: not a run's directory; gpuprof runs lists the runs"])
     if known.goes_on() is False:
-        raise ConfigError([f"{path}: the run has ended; expected a running job"])
+        reason = f"{path}: the run has ended; expected a running job"
+        raise ConfigError([reason, *stall.reports(path)])
     now = ask(path)
     silences = [process.answer.get("quiet") for process in now if process.state == "answered"]
     if any(silence is not None and silence < unless_within for silence in silences):
-        raise SystemExit(MOVES)
+        raise SystemExit(stall.MOVES)
     later = []
     if again:
         time.sleep(again)

@@ -28,7 +28,6 @@ from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
 from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.ledger import SUFFIX
 from gpuprof._artifacts.receipt import size_text
-from gpuprof._artifacts.runs import State
 from gpuprof._log import log
 from gpuprof._report import stacks
 from gpuprof._report.causes import config, gain, what_if, words
@@ -45,6 +44,9 @@ _MOSTLY_IN_STEPS = 0.95
 """Share of a run in steps above which the rest is not mentioned."""
 _MUCH_SLOWER = 1.5
 """How many times the median the slowest step must take to have its path printed."""
+_LEAST_QUIET, _MUCH_LONGER = 20.0, 3
+"""Seconds without an end of a scope or step, and how many times the slowest step they must last,
+for a running job to be said to stand still."""
 _LEAST_SHARE = 0.005
 """The shortest part of a path to print, as a share of the step: a shorter one would have 0 %."""
 _LARGE_TRANSFER = 2**20
@@ -91,11 +93,8 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
     parts = [
         _steps(answer),
         "\n".join(given(answer)),
-        textwrap.fill(_state(answer.run, answer.state), _tables.console_width()),
-        "\n".join(
-            textwrap.fill(f"{sentence}.", _tables.console_width(), break_long_words=False)
-            for sentence in sentences(answer.ended_early)
-        ),
+        _filled(_state(answer.run, answer, answer.seconds["most"])),
+        "\n".join(_filled(f"{sentence}.") for sentence in sentences(answer.ended_early)),
         verdict(answer),
         "Where the time goes\n" + _groups(answer, width, hint) if answer.groups else "",
         *(
@@ -113,7 +112,7 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
 def as_dict(answer: Explanation) -> dict[str, Any]:
     """The whole answer as a mapping for JSON; docs/explain.md describes its keys."""
     content = {"version": JSON_VERSION, **attrs.asdict(answer)}
-    for name in ("shares", "untimed", "launched", "started", "extra"):
+    for name in ("shares", "untimed", "launched", "started", "extra", "quiet", "stall"):
         del content[name]
     for finding, line, entry in zip(
         answer.findings, answer.extra, content["findings"], strict=True
@@ -402,7 +401,7 @@ def _steps(answer: Explanation) -> str:
         f"A step takes {median} (median; {least} to {most}){loop}.",
         *map(_kind, answer.kinds),
     ]
-    return textwrap.fill(" ".join(parts), _tables.console_width())
+    return _filled(" ".join(parts))
 
 
 def given(answer: Explanation) -> list[str]:
@@ -413,13 +412,7 @@ def given(answer: Explanation) -> list[str]:
     never = answer.never_ended
     if never:
         names = [f"{sample} in {phase} of {worker}" for sample, phase, worker in never]
-        lines.append(
-            textwrap.fill(
-                f"samples that never ended: {len(never)}: {listed(names)}.",
-                _tables.console_width(),
-                break_long_words=False,
-            )
-        )
+        lines.append(_filled(f"samples that never ended: {len(never)}: {listed(names)}."))
     return lines
 
 
@@ -440,16 +433,27 @@ def _amount(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
-def _state(run: str, state: State) -> str:
-    """What there is to say of a run that has not ended by itself; empty if it has."""
-    stacks_now = f"`gpuprof stacks {run}` shows what its processes do now"
+def _state(name: str, about: Run | Explanation, longest: float = 0.0) -> str:
+    """What there is to say of a run that has not ended by itself; empty if it has.
+
+    Args:
+        longest: seconds of the slowest step.
+    """
+    stacks_now = f"`gpuprof stacks {name}` shows what its processes do now"
+    running = f"It has not ended: this is what it has recorded so far. {stacks_now}."
+    if about.quiet > max(_LEAST_QUIET, _MUCH_LONGER * longest):
+        stall = f"The watchdog's last report: {about.stall}. " if about.stall else ""
+        running = (
+            f"It has not ended, and nothing has ended in any process for {about.quiet:.0f} s: "
+            f"what follows is about the time before. {stall}{stacks_now}."
+        )
     return {
         "ended": "",
         "interrupted": "Ctrl-C ended it (SIGINT): the program did not end by itself.",
-        "running": f"It has not ended: this is what it has recorded so far. {stacks_now}.",
+        "running": running,
         "killed": "It has no end: it was killed, and what its processes did last may be missing.",
         "unknown": f"It has no end. If it still runs, {stacks_now}.",
-    }[state]
+    }[about.state]
 
 
 def _what_a_step_is(steps: Mapping[str, Any]) -> str:
@@ -647,9 +651,13 @@ def _confidence(answer: Explanation) -> str:
         for place in answer.recognised
     ]
     lines += answer.problems
-    return "Confidence\n" + "\n".join(
-        textwrap.fill(line, _tables.console_width(), break_long_words=False) for line in lines
-    )
+    return "Confidence\n" + "\n".join(map(_filled, lines))
+
+
+def _filled(text: str) -> str:
+    """A paragraph as wide as the terminal, with no path or name broken."""
+    width = _tables.console_width()
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def answer_of(directory: str, step: int | None = None, warm_up: int | None = None) -> Explanation:
@@ -687,7 +695,7 @@ def explainer(run: Run) -> Explainer:
         ConfigError: no step counts.
     """
     if not run.usual:
-        sentences_about_it = (f"{run.name}: {no_steps(run)}", _state(run.name, run.state))
+        sentences_about_it = (f"{run.name}: {no_steps(run)}", _state(run.name, run))
         raise ConfigError([*filter(None, sentences_about_it), *run.problems])
     return Explainer(run)
 

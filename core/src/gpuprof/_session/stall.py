@@ -196,15 +196,35 @@ def _report_on_thread(*arguments: Any) -> None:
 
 def reports(run_directory: str) -> list[str]:
     """A sentence for each report that the run's directory has."""
+    return [
+        f"nothing ended in any process for long; {path} says what each one did"
+        for path in _files(run_directory)
+    ]
+
+
+def last_sentence(run_directory: str) -> str:
+    """What the last report says of who waits for whom; empty if there is none."""
+    with suppress(OSError, IndexError):
+        return _first_sentence(_files(run_directory)[-1])
+    return ""
+
+
+def _files(run_directory: str) -> list[str]:
     with suppress(OSError):
         names = sorted(os.listdir(run_directory))
         return [
-            f"nothing ended in any process for long; {os.path.join(run_directory, name)} says what "
-            "each one did"
+            os.path.join(run_directory, name)
             for name in names
             if re.fullmatch(r"stall-\d\.txt", name)
         ]
     return []
+
+
+def _first_sentence(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as text:
+        first = text.readline(500).strip()
+    # a group's heading: no process is known to wait for another
+    return "nobody is known to wait for another" if first.endswith(":") else first
 
 
 def report(run_directory: str, number: int, seconds: str, limit: float) -> None:
@@ -213,7 +233,6 @@ def report(run_directory: str, number: int, seconds: str, limit: float) -> None:
     Does nothing if another node has made progress in the last half of `limit` seconds.
     """
     path = os.path.join(run_directory, f"stall-{number}.txt")
-    first = ""
     try:
         with open(create(path), "wb") as file:
             command = subprocess.run(
@@ -234,10 +253,7 @@ def report(run_directory: str, number: int, seconds: str, limit: float) -> None:
             os.unlink(os.path.join(dumps, f"alarm-{number}"))
             os.unlink(path)
             return
-        with open(path, encoding="utf-8", errors="replace") as text:
-            first = text.readline(500).strip()
-        if first.endswith(":"):  # a group's heading: no process is known to wait for another
-            first = "nobody is known to wait for another"
+        first = _first_sentence(path)
     except (OSError, subprocess.SubprocessError) as error:
         first = f"{type(error).__name__}: {error}"
     log().warning("nothing has ended in any process for %s: %s; %s", seconds, first, path)
