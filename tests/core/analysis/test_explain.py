@@ -149,8 +149,8 @@ def test_a_running_job_that_stands_still_is_not_explained_as_a_healthy_one(tmp_p
     run.state, run.quiet, run.stall = "running", 79.0, "rank 1 waits"
     expected = (
         "It has not ended, and nothing has ended in any process for 79 s: what follows is about "
-        f"the time before. The watchdog's last report: rank 1 waits. `gpuprof stacks {run.name}` shows "
-        "what its processes do now."
+        "the time before. The watchdog's last report: rank 1 waits. "
+        f"`gpuprof stacks {run.name}` shows what its processes do now."
     )
     assert expected == " ".join(text(explain(run)).split("\n\n")[1].split())
 
