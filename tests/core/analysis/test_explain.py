@@ -164,6 +164,18 @@ def test_the_last_end_in_any_process_ends_the_silence(tmp_path: Path) -> None:
     assert 29.99 == pytest.approx(reading._quiet([one]) - reading._quiet([one, other]), abs=0.5)
 
 
+def test_where_a_group_waits_is_where_it_waits_most(tmp_path: Path) -> None:
+    """As in the table, whose waits and time outside of scopes it adds."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("Learner-0")
+    for step in range(10):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        worker.span("fit", begin, begin + 7 * MS)
+        worker.span("ray.get", begin + 7 * MS, begin + 13 * MS, waits_for="*")
+    answer = explain(reading.read(write_run(tmp_path, [driver, worker])))
+    assert "Learner 93 % (between calls)" == waits(answer)
+
+
 def test_a_helper_threads_wait_is_not_the_workers(tmp_path: Path) -> None:
     """It fetches ahead, and waits for room, while the main thread trains."""
     ledger = SimulatedLedger("A-0")
@@ -1510,7 +1522,7 @@ def test_a_group_that_has_no_part_in_a_step_does_not_wait(tmp_path: Path) -> Non
 
 
 def test_who_waits_is_said_by_all_its_waiting(tmp_path: Path) -> None:
-    """In scopes that wait and between calls; for whom, as far as a scope tells."""
+    """In scopes that wait and between calls; the place is that of most of it."""
     driver = SimulatedLedger("Runner", "driver")
     made = [SimulatedLedger(name) for name in ("A-0", "B-0")]
     for step in range(10):
@@ -1520,7 +1532,7 @@ def test_who_waits_is_said_by_all_its_waiting(tmp_path: Path) -> None:
             worker.span("recv", begin, begin + received * MS, waits_for="C")
             worker.span("work", begin + received * MS, begin + ended * MS)
     run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, [driver, *made]))[0], {})
-    assert waits(explain(run)) == "B 80 % (recv, for C), A 70 % (recv, for C)"
+    assert waits(explain(run)) == "B 80 % (between calls), A 70 % (recv, for C)"
 
 
 def test_the_calls_of_a_killed_worker_are_why_a_path_is_lost(tmp_path: Path) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import attrs
+import pytest
 from gpuprof._analysis.standstill import doings
 from gpuprof._artifacts.dumps import Process
 from gpuprof._report.standstill import sentences
+from support.simulated_run import SimulatedLedger
 
 NOT_AN_ACTOR = "ff" * 12 + "01000000"
 
@@ -172,6 +177,27 @@ def test_a_rank_that_tells_no_number_gets_none() -> None:
         "train.py:7"
     )
     assert [expected] == said(*ranks)
+
+
+@pytest.mark.parametrize("lives", [False, True])
+def test_a_thread_that_has_ended_puts_no_more_items(lives: bool, tmp_path: Path) -> None:
+    """The process that waits for one is named with it, unless such a thread lives."""
+    ledger = SimulatedLedger("Worker-2")
+    ledger.span(("fill (thread)", "queue.put"), 0, 10, track=2, waits_for="*")
+    ledger.span("fill (thread)", 0, 20, track=2)
+    if lives:
+        ledger.open = [(ledger.place("fill (thread)"), 30)]
+    path = ledger.write(tmp_path, ended=False)
+    waiter = process("Worker-2")
+    waiter.answer["threads"][0]["frames"].insert(0, ["Queue.get", "/lib/python3.11/queue.py", 1])
+    sentences_about_it = said(attrs.evolve(waiter, path=path.with_suffix(".json")))
+    expected = (
+        "Worker-2 (queue.get < work at train.py:7) waits for an item; its thread thread 2, which "
+        "has put items into a queue, ended …"
+    )
+    assert ([] if lives else [expected]) == [
+        re.sub("ended .* ago", "ended …", sentence) for sentence in sentences_about_it
+    ]
 
 
 def test_ranks_that_have_begun_as_many_collectives_are_not_late() -> None:

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 from gpuprof._artifacts import ledger
 from gpuprof._artifacts.alive import record_rank
-from gpuprof._artifacts.dumps import _by_signal, _last_frames
+from gpuprof._artifacts.dumps import _by_signal, last_frames
 from gpuprof._artifacts.stacks import read
 from gpuprof._cli import main
 from gpuprof._session import stall
@@ -136,7 +136,7 @@ def sampled(run: Path) -> list[str]:
     """The functions in which the main thread was sampled last."""
     records = [ledger.read(path) for path in run.glob("*/*.ledger")]
     frames = [
-        _last_frames(record, stacks) for record in records if (stacks := read(record)) is not None
+        last_frames(record, stacks) for record in records if (stacks := read(record)) is not None
     ]
     return [stack[0][0] for stack in frames if stack]
 

@@ -6,6 +6,7 @@ Says less rather than wrong: where a call or a rank is not known, there is no ed
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +14,10 @@ import attrs
 
 from gpuprof._analysis.standstill import Doing
 from gpuprof._artifacts import ledger
-from gpuprof._artifacts.dumps import Process
+from gpuprof._artifacts.dumps import Process, last_frames
+from gpuprof._artifacts.stacks import read as read_samples
 from gpuprof._session.instruments.collectives import COLLECTIVES
+from gpuprof._session.instruments.threads import THREAD
 from gpuprof._session.ledger import KEY, key_of
 from gpuprof.errors import OutputError
 
@@ -106,7 +109,23 @@ class InFlight:
     seconds: float
 
 
-Wait = Collective | Cycle | Chain | Unknown | InFlight
+@attrs.frozen
+class Orphan:
+    """A wait for an item of a queue, in a process whose thread that has put items has ended.
+
+    Args:
+        thread: the thread's name.
+        seconds: since when it has ended.
+        last: what its last sample has seen it do; ``None`` without samples.
+    """
+
+    waiter: Doing
+    thread: str
+    seconds: float
+    last: Doing | None
+
+
+Wait = Collective | Cycle | Chain | Unknown | InFlight | Orphan
 
 
 def waits(processes: Sequence[Process], doings: Iterable[Doing]) -> list[Wait]:
@@ -118,7 +137,12 @@ def waits(processes: Sequence[Process], doings: Iterable[Doing]) -> list[Wait]:
     doings = list(doings)
     mains = {doing.process.file: doing for doing in doings if not doing.thread}
     collectives = list(_collectives(processes, mains))
-    return [*collectives, *_in_flight(processes, mains, collectives), *_calls(processes, doings)]
+    return [
+        *collectives,
+        *_in_flight(processes, mains, collectives),
+        *_calls(processes, doings),
+        *_orphans(doings),
+    ]
 
 
 _Group = tuple[str, tuple[tuple[int, int, int], ...]]
@@ -270,6 +294,32 @@ def _needs(process: Process, key: str) -> list[str]:
         return []
     needs = rows["needs"][rows["key"] == key_of(bytes.fromhex(key))]
     return [int(number).to_bytes(KEY, "little").hex() for number in needs if number]
+
+
+def _orphans(doings: Iterable[Doing]) -> Iterator[Orphan]:
+    for doing in doings:
+        path = doing.process.path
+        if doing.state == "moves" or doing.chain[0] != "queue.get" or path is None:
+            continue
+        try:
+            record = ledger.read(path.with_suffix(ledger.SUFFIX))
+            samples = read_samples(record)
+        except (OutputError, ImportError):
+            continue
+        putting = {place.parent for place in record.places if place.key == "queue.put"}
+        alive = set(record.open["place"].tolist())
+        ends = [
+            (end, track)
+            for place, track, _, end in record.spans.tolist()
+            if place in putting - alive and record.places[place].key.endswith(THREAD)
+        ]
+        if ends:
+            end, track = max(ends)
+            wall = (end + record.header["wall"] - record.header["monotonic"]) / 1e9
+            name = record.tracks[track].name
+            frames = last_frames(record, samples, name) if samples is not None else ()
+            last = attrs.evolve(doing, frames=tuple(frames), scope="") if frames else None
+            yield Orphan(doing, name, time.time() - wall, last)
 
 
 def _cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:

@@ -478,21 +478,23 @@ def _last_seen(process: Process) -> dict[str, Any]:
         number, start = max(record.open.tolist(), key=lambda call: record.places[call[0]].depth)[:2]
         began = (start + record.header["wall"] - record.header["monotonic"]) / 1e9
         scope = {"path": record.places[number].path, "seconds": max(0.0, wrote - began)}
-    frames = [] if samples is None else _last_frames(record, samples)
+    frames = [] if samples is None else last_frames(record, samples)
     thread = {"id": 0, "name": "MainThread", "main": True, "frames": frames, "scope": scope}
     return {"time": wrote, "threads": [{**thread, "waits": [], "cpu": None}]}
 
 
-def _last_frames(record: ledger.Ledger, samples: stacks.Stacks) -> list[list[Any]]:
-    """The main thread's last sampled stack, the innermost frame first."""
-    main = [number for number, track in enumerate(record.tracks) if track.name == "MainThread"]
-    rows = [row for row in samples.samples.tolist() if row[1] in main]
+def last_frames(
+    record: ledger.Ledger, samples: stacks.Stacks, thread: str = "MainThread"
+) -> list[tuple[str, str, int]]:
+    """A thread's last sampled stack, the innermost frame first."""
+    tracks = [number for number, track in enumerate(record.tracks) if track.name == thread]
+    rows = [row for row in samples.samples.tolist() if row[1] in tracks]
     number = max(rows, key=lambda row: row[-1])[0] if rows else 0
     frames = []
     while number:
         caller, function_number, line = samples.stacks[number].tolist()
         function = samples.functions[function_number]
         if not function.file.startswith(OURS):
-            frames.append([function.function, function.file, line])
+            frames.append((function.function, function.file, line))
         number = caller
     return frames

@@ -203,7 +203,7 @@ def waits(answer: Explanation) -> str:
     for group in sorted(groups, key=lambda g: -idle[g.group]):
         if idle[group.group] >= _LEAST_WAIT:
             where = "between calls"
-            if group.waits >= _LEAST_WAIT:
+            if group.waits >= max(_LEAST_WAIT, idle[group.group] - group.waits):  # most of it
                 where = group.scope + _WHOM.get(group.waits_for, f", for {group.waits_for}")
             parts.append(f"{group.group} {percentage(idle[group.group])} ({where})")
     return ", ".join(parts[:3]) or "nobody for more than 5 % of a step"

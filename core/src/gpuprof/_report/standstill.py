@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpuprof._analysis.standstill import Class, Doing, classes, doings, last_seen
-from gpuprof._analysis.waiting import Chain, Collective, Cycle, InFlight, Wait, waits
+from gpuprof._analysis.waiting import Chain, Collective, Cycle, InFlight, Orphan, Wait, waits
 from gpuprof._artifacts.dumps import ANSWERED, Process
 from gpuprof._report.words import all_of
 from gpuprof._session.instruments.collectives import runs
@@ -136,6 +136,12 @@ def _sentence(wait: Wait, absent: Sequence[Process]) -> str:
         return (
             f"torch's flight recorder: {wait.operation} #{wait.number} of {wait.group} has not "
             f"ended on {ranks(wait.ranks)} for {age(wait.seconds)}"
+        )
+    if isinstance(wait, Orphan):
+        last = "" if wait.last is None else f", last seen in {_place(wait.last)}"
+        return (
+            f"{_doing(wait.waiter)} waits for an item; its thread {wait.thread}, which has put "
+            f"items into a queue, ended {age(wait.seconds)} ago{last}"
         )
     if isinstance(wait, Cycle):
         reasons = [f"{_doing(doing)} waits for" for doing in wait.around]
