@@ -283,6 +283,15 @@ def test_a_second_start_has_names_of_its_own(make: Make, events: list[str], tmp_
     assert "A-0.start-2.json" == Path(make().file).name
 
 
+def test_a_task_of_an_actor_is_one_of_the_tasks(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray starts its process with the environment of the actor."""
+    make()
+    monkeypatch.setattr(sys, "argv", ["/ray/default_worker.py"])
+    assert f"Tasks-0.child-{os.getpid()}" == make(tasks="Tasks").name
+
+
 def test_a_second_process_while_the_first_lives_is_a_child(make: Make, events: list[str]) -> None:
     """Whoever comes second has a name of its own, and its windows never open."""
     make()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -53,6 +54,8 @@ OPEN_DEADLINE = 60.0
 CLOSE_DEADLINE = 120.0
 """Timeouts in seconds for a busy profiler; see `answered`. Closing includes nsys's writing of the
 report."""
+_RAY_WORKER = "default_worker.py"
+"""The script of Ray's worker processes."""
 _SILENT = "the profiler does not respond; the job goes on, and no window opens until it responds"
 
 
@@ -89,7 +92,8 @@ class Session:
         # remembered here, since the files that the shim writes may be deleted while the worker runs
         self._behind_profiler = row.get("role") == "owner" == self.row["role"]
         self.child = self.row["role"] == "child"
-        self.name = f"{row['group']}-{row['rank']}" + (f".child-{self.pid}" if self.child else "")
+        name = f"{self.row['group']}-{self.row['rank']}"
+        self.name = f"{name}.child-{self.pid}" if self.child else name
         stem = self.name if self.child else f"{self.name}.start-{self.row['incarnation']}"
         self.file = os.path.join(directory(row), f"{stem}.json")
         timing.name = f"{self.name} profile"
@@ -611,6 +615,8 @@ def _identify(row: Row) -> Row:
     if row["role"] == "child":
         row["node"] = node_name(row)
         row.pop("incarnation", None)
+        if "tasks" in row and os.path.basename(sys.argv[0]) == _RAY_WORKER:
+            row["group"], row["rank"] = row["tasks"], 0
     return row
 
 

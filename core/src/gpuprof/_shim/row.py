@@ -111,6 +111,7 @@ class Row(_Planned, total=False):
             replaces `rank`.
         drives: whether the worker, or a program that it starts, makes the run's workers and counts
             its steps.
+        tasks: the group of processes that run Ray tasks; those of an actor inherit its row.
         role: ``owner`` is the worker; ``child`` is a process that inherited the worker's
             environment; ``left out`` is a process that records nothing.
         incarnation: which start of the worker this is, from ``1``. A child has none.
@@ -146,6 +147,7 @@ class Row(_Planned, total=False):
     run_directory: str
     rank_variable: str
     drives: bool
+    tasks: str
     # known on the node only
     role: Literal["owner", "child", "left out"]
     node: str

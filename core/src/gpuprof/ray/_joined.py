@@ -34,6 +34,7 @@ from gpuprof._session.session import Session
 from gpuprof.errors import OutputError
 from gpuprof.ray import _announced, _parts
 from gpuprof.ray._parts import Part
+from gpuprof.ray._planning import Planning
 from gpuprof.ray._profiler import Profiler, RunnerTree, has_windows
 
 TASKS = "Tasks"
@@ -214,6 +215,10 @@ class Launched(_InSession):
         """Only drain the ledger, because the job may start Ray again."""
         if self._ledger is not None:
             self._ledger.drain()
+
+    @property
+    def _planning(self) -> Planning:
+        return attrs.evolve(super()._planning, tasks=self.config.recorded_as(TASKS))
 
     def announce(self) -> None:
         """Leave in Ray's store what workers need to find the driver by themselves."""

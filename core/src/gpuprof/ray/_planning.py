@@ -27,6 +27,7 @@ class Planning:
         node_ids: whether several nodes share a host name.
         drives: whether a worker that this process starts makes the other workers and counts the
             steps.
+        tasks: the group of processes that run tasks; ``None`` if they are not recorded.
     """
 
     planner: Planner
@@ -34,6 +35,7 @@ class Planning:
     common_tool: Tool | None
     node_ids: bool
     drives: bool = False
+    tasks: str | None = None
 
     def worker(self, group: str, rank: int, options: Mapping[str, Any]) -> PlannedWorker:
         """Plan an actor or a task with the given Ray options.
@@ -118,6 +120,8 @@ class Planning:
         interpreter = _runtime_env.interpreter(runtime_env, job_env)
         row = self.planner.row(worker_plan, interpreter, self.tool)
         row["node_ids"] = self.node_ids
+        if self.tasks is not None:
+            row["tasks"] = self.tasks
         if interpreter and not worker_plan.wrapped:
             row["interpreter"] = interpreter
         return row
