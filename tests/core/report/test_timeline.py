@@ -99,6 +99,7 @@ def test_what_a_process_used_is_drawn_as_curves(run: Path, opened: Opened) -> No
                 "time": time * second,
                 "processor": 2 * time * second,
                 "resident": (1 + time) * 10**9,
+                "faults": 3 * time,
                 "runnable": 7,
             }
         )
@@ -111,6 +112,7 @@ def test_what_a_process_used_is_drawn_as_curves(run: Path, opened: Opened) -> No
     )
     assert [
         ("A-0", "memory, GB", 1.0, 5.0, 5),
+        ("A-0", "page faults from a disk, 1/s", 3.0, 3.0, 5),
         ("A-0", "processors in use", 2.0, 2.0, 5),
         ("node-0", "threads that run or are ready to", 7.0, 7.0, 5),
         ("A-0", "waits for a processor, %", 25.0, 25.0, 5),

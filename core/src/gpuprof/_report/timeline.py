@@ -356,6 +356,8 @@ class _Drawing:
         self._curve("memory, GB", parent, ledger, times, usage["resident"] / 1e9)
         moved = usage["read"] + usage["written"]
         self._curve("disks, MB/s", parent, ledger, times, 1e3 * _rate(times, moved))
+        faults = 1e9 * _rate(times, usage["faults"])
+        self._curve("page faults from a disk, 1/s", parent, ledger, times, faults)
 
     def _cards(self, ledger: Ledger, parent: int) -> None:
         """Curves of a process's GPUs."""
