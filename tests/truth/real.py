@@ -60,9 +60,10 @@ SHAPES = [
     Shape("routed"), Shape("routed", "Engine-2", ("Engine-2",)),
     Shape("rounds"), Shape("rounds", "tail", finding="tail"),
     Shape("rounds", "tool", finding="sample wait"),
-    Shape("free"), Shape("free", "harmless", finding="starved trainer"),
+    Shape("free"), Shape("free", "stragglers", finding="starved trainer"),
     Shape("free", "starved", finding="starved trainer"),
     Shape("free", "tool", finding="sample wait"), Shape("free", "stale", finding="stale samples"),
+    Shape("spare", "stragglers"),
     Shape("ddp"), Shape("ddp", "forward-1", ("Worker-1",)), Shape("ddp", "data-0", ("Worker-0",)),
 ]  # fmt: skip
 
@@ -84,13 +85,11 @@ class Outcome:
         return self.said == "right" or (silent and self.real < LEAST)
 
 
-def ran(
-    shape: Shape, directory: Path, ray: Path, cap: float | None = None
-) -> tuple[float, dict[str, Any]]:
+def ran(shape: Shape, directory: Path, ray: Path, **instead: str) -> tuple[float, dict[str, Any]]:
     """The seconds of a job's loop, and what is explained of it.
 
     Args:
-        cap: the tokens at which samples end.
+        instead: what the program reads from its environment, such as a limit of the samples.
 
     Raises:
         subprocess.CalledProcessError: it failed.
@@ -100,14 +99,13 @@ def ran(
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone",
                    "--nproc-per-node", "2", str(PROGRAMS / "ddp_job.py")]  # fmt: skip
     else:
-        program = "sample_jobs.py" if shape.name in ("rounds", "free") else "ray_jobs.py"
+        program = "sample_jobs.py" if shape.name in ("rounds", "free", "spare") else "ray_jobs.py"
         command = [sys.executable, str(PROGRAMS / program), shape.name]
     command += [shape.cause] * bool(shape.cause)
-    limit = {} if cap is None else {"CAP": str(cap)}
     done = subprocess.run(
         [*GPUPROF, "run", "--", *command],
         cwd=directory,
-        env={**os.environ, "RAY_DIRECTORY": str(ray), "RAY_worker_niceness": "0", **limit},
+        env={**os.environ, "RAY_DIRECTORY": str(ray), "RAY_worker_niceness": "0", **instead},
         capture_output=True,
         text=True,
         check=True,
@@ -183,13 +181,18 @@ def main() -> None:
                     half = Shape(shape.name, f"half {server}")
                     without, _ = ran(half, Path(f"{directory}-half"), ray)
                     shape = attrs.evolve(shape, guilty=(server,))
-                if answer.get("findings") and answer["findings"][0]["cause"] == "tail":
-                    cap = answer["findings"][0]["samples"]["limit"]
-                    without, _ = ran(shape, Path(f"{directory}-capped"), ray, cap)
-                    shape = attrs.evolve(shape, finding="tail")  # samples have tails by themselves
+                # samples have tails by themselves, and one of two stages bounds a loop
+                first = (answer.get("findings") or [{"cause": ""}])[0]
+                if first["cause"] == "tail":
+                    cap = str(first["samples"]["limit"])
+                    without, _ = ran(shape, Path(f"{directory}-capped"), ray, CAP=cap)
+                    shape = attrs.evolve(shape, finding="tail")
+                if first["cause"] == "full buffer":
+                    without, _ = ran(shape, Path(f"{directory}-faster"), ray, FASTER="2")
+                    shape = attrs.evolve(shape, finding="full buffer")
                 outcomes.append(judged(shape, answer, 1 - without / loop))
-                click.echo(f"{shape.name} {shape.cause or 'none'}: {outcomes[-1].said}: "
-                           f"{outcomes[-1].words}")  # fmt: skip
+                click.echo(f"{shape.name} {shape.cause or 'none'}: {outcomes[-1].said}, "
+                           f"saves {outcomes[-1].real:.0%}: {outcomes[-1].words}")  # fmt: skip
     rows = [
         [
             each.shape.name,
