@@ -66,6 +66,25 @@ def test_a_trainer_that_never_waits_is_not_starved(tmp_path: Path) -> None:
     assert [] == answer(beside(versions_behind=1), tmp_path).findings
 
 
+@pytest.mark.parametrize(("begin", "causes"), [(-10, ["full buffer"]), (-13, [])])
+def test_a_buffer_is_full_if_slots_are_empty_until_a_batch_is_trained(
+    begin: int, causes: list[str], tmp_path: Path
+) -> None:
+    """Slots that are empty between two samples for another reason do not wait for the trainer."""
+    worker, trainer = SimulatedLedger("Rollout-0"), SimulatedLedger("Trainer-0")
+    for step in range(STEPS):
+        trained = 10 * (step + 2) * MS
+        since = trained + begin * MS
+        for name in (f"{step}/0", f"{step}/1"):
+            worker.sample(name, "generate", since, since + 6 * MS)
+            worker.sample(name, "buffered", since + 6 * MS, since + 6 * MS)
+            trainer.sample(name, "trained", trained, trained + 10 * MS)
+        trainer.step(step, trained, trained + 10 * MS)
+        trainer.span("learn", trained, trained + 10 * MS)
+    findings = answer([worker, trainer], tmp_path).findings
+    assert causes == [finding.cause for finding in findings]
+
+
 @pytest.mark.parametrize(
     "phases",
     [

@@ -50,7 +50,7 @@ _BESIDE = 0.1
 _EXPLAINED = 0.7
 """Share of what infinitely fast rollouts would save that a finding must save to be the reason."""
 _IDLE = 0.2
-"""Share of their slots that rollouts must leave empty to be held up."""
+"""Share of the rollouts' slots that must be empty until a batch is trained, to be held up."""
 _LEAST_LOST = 0.02
 """Share of the work on samples that must be lost to be a cause."""
 _BEHIND = 4.0
@@ -306,16 +306,16 @@ def _behind(record: Record) -> tuple[float, float]:
 
 
 def full_buffer(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
-    """A trainer for which samples wait in a buffer while the rollouts leave slots empty."""
+    """A trainer that rollouts wait for with empty slots while samples are in a buffer."""
     run, stays, samples = record.run, record.stays, record.run.samples
     buffered = samples.of(BUFFERED) & samples.ended
     if not buffered.any() or not _is_beside(record) or stays.thinned:
         return
-    idle = 1 - float(np.mean([stays.filled(number) for number in stays.workers]))
+    idle = float(np.mean([stays.held(number) for number in stays.workers]))
     if idle >= _IDLE:
         group = _trainers(record)
         numbers = [process.number for process in run.groups.get(group, [])]
-        clocks = {number: stays.if_filled(number) for number in stays.workers}
+        clocks = {number: stays.if_never_held(number) for number in stays.workers}
         waited = (samples.end - samples.start)[buffered] / 1e9
         suspect = _suspect(
             record,

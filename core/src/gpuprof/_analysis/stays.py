@@ -43,7 +43,7 @@ class OfSamples:
         seconds: the median of a sample in the phase, and the 95th percentile.
         most: the most tokens of a worker, divided by the mean of the workers, in the median step.
         behind: versions by which samples are behind the trainer's: the median and the most.
-        idle: share of the slots for samples that the workers leave empty.
+        idle: share of the workers' slots for samples that are empty until a batch is trained.
     """
 
     phase: str = GENERATE
@@ -154,12 +154,33 @@ class Stays:
         While batches are trained: before the first one, samples may have waited for it.
         """
         mine, ends = self.workers[process], self._batches[1]
-        times = np.concatenate([self.start[mine], self.end[mine]])
-        change = np.repeat([1, -1], len(mine))
-        order = np.lexsort((change, times))
-        used = np.cumsum(change[order])[:-1]
-        lasted = np.diff(times[order].clip(ends[0], ends[-1]))
-        return float((used * lasted).sum() / max(1, used.max(initial=1) * (ends[-1] - ends[0])))
+        lasted = self.end[mine].clip(ends[0], ends[-1]) - self.start[mine].clip(ends[0], ends[-1])
+        return float(lasted.sum() / max(1, self._slots[process] * (ends[-1] - ends[0])))
+
+    def held(self, process: int) -> float:
+        """The mean share of a worker's slots that are empty until a batch has been trained.
+
+        Slots that are empty between two samples for another reason, such as calls that take long,
+        do not wait for training.
+        """
+        mine, ends = self.workers[process], self._batches[1]
+        slots = self._slots[process]
+        # each slot is free from the end of a sample until another one begins, or the run ends
+        since = np.sort(self.end[mine])
+        until = np.append(self.start[mine][slots:], np.full(slots, ends[-1]))
+        waited = np.searchsorted(ends, since, "right") < np.searchsorted(ends, until, "right")
+        lasted = until.clip(ends[0], ends[-1]) - since.clip(ends[0], ends[-1])
+        return float(lasted[waited].sum() / max(1, slots * (ends[-1] - ends[0])))
+
+    @functools.cached_property
+    def _slots(self) -> dict[int, int]:
+        """By process, the most samples that a worker ever had at once."""
+        slots = {}
+        for process, mine in self.workers.items():
+            times = np.concatenate([self.start[mine], self.end[mine]])
+            change = np.repeat([1, -1], len(mine))
+            slots[process] = int(np.cumsum(change[np.lexsort((change, times))]).max(initial=1))
+        return slots
 
     # Beside training
 
@@ -213,14 +234,15 @@ class Stays:
 
     # What if
 
-    def if_filled(self, process: int) -> tuple[Floats, Floats]:
-        """How the time of a worker would pass if all its slots were always in use.
+    def if_never_held(self, process: int) -> tuple[Floats, Floats]:
+        """How the time of a worker would pass if no slot waited for a batch to be trained.
 
         The more samples are in flight, the longer each takes.
         """
         mine, (alone, each) = self.workers[process], self.of_a_token
-        slots, share = self._in_flight(process)[1].max(), self.filled(process)
-        slower = (alone + each * slots) / max(1e-9, alone + each * slots * share)
+        used = self._in_flight(process)[1].max() * self.filled(process)
+        share = 1 - self.held(process)
+        slower = (alone + each * used / share) / max(1e-9, alone + each * used)
         begin, end = float(self.start[mine].min()), float(self.end[mine].max())
         return np.array([begin, end]), np.array([begin, begin + (end - begin) * share * slower])
 

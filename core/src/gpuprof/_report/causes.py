@@ -418,9 +418,9 @@ def _stale_samples(finding: Finding) -> Words:
 def _full_buffer(finding: Finding) -> Words:
     about = _about(finding)
     return Words(
-        f"{finding.group} holds up the rollouts: they leave {percentage(about.idle)} of their "
-        f"slots empty, and a sample is in the buffer for {duration(about.seconds[0])} in the "
-        "median.",
+        f"{finding.group} holds up the rollouts: {percentage(about.idle)} of their slots are "
+        "empty until a batch is trained, and a sample is in the buffer for "
+        f"{duration(about.seconds[0])} in the median.",
         f"Give workers of the rollouts to {finding.group}, or make its step faster.",
     )
 
