@@ -66,6 +66,7 @@ def recognise(run: Run) -> list[Collective]:
         hidden: set[int] = {
             number for number, waits in enumerate(run.waiting_places.tolist()) if waits
         }
+        # innermost first: the scopes around a wait begin apart and end together as well
         for place in sorted(_shared_places(members), key=lambda p: -run.places[p].depth):
             if place in hidden or _has_below(run, place, hidden):
                 continue
@@ -93,6 +94,7 @@ def _meetings(run: Run, members: Sequence[Process], place: int) -> list[_Meeting
     meet = [call for call in calls if call.meets(run, one_group)]
     if meet:
         return [(members, meet)]
+    # torch's process groups are known; ranks outside of them are matched by their times
     meetings = []
     by_number = {process.number: process for process in members}
     for numbers in chain.from_iterable(process_groups(members).values()):
@@ -119,14 +121,14 @@ def _ending_together(
     length = float(np.median([step.duration for step in run.steps]))
     ends = np.concatenate(usual)
     columns = np.arange(len(members))
-    alone = 0
-    while len(columns) > 1 and alone < _MOST_ALONE:
+    singles = 0
+    while len(columns) > 1 and singles < _MOST_ALONE:
         distances = np.median(np.abs(ends[:, columns] - ends[:, columns[:1]]), axis=0)
         near = distances <= _TOGETHER * _APART * length
         if near.sum() > 1:
             yield [members[column] for column in columns[near].tolist()]
         else:
-            alone += 1
+            singles += 1
         columns = columns[~near]
 
 
@@ -274,6 +276,7 @@ def _add_waits(run: Run, place: int, meetings: Sequence[_Meeting]) -> None:
     inner = len(run.places)
     inner_place = Place.inside(around, place, WAIT, BARRIER)
     run.places.append(attrs.evolve(inner_place, name=around.name))
+    # cached, and stale with the new place
     run.__dict__.pop("waiting_places", None)
     run.__dict__.pop("_parents", None)
     rows = (

@@ -304,10 +304,12 @@ def diff(
         conditions: when to fail.
     """
     pairs = labelled(before, after)
+    # ratios throughout, as a machine's noise is a share of the time, not an amount
     step = compare([run.seconds for run in before], [run.seconds for run in after])
     places = list(_places(before, after))
     common = [place for place in places if all(place.sides)]
     scopes = [_scope(place, step) for place in common if place.scope]
+    # only where every run has the place can each rank be compared with itself
     of_all = [place for place in common if len(pairs) == sum(map(len, place.sides))]
     works = [place for place in of_all if not place.scope]
     ranks, least = _slower_ranks(works, [place for place in of_all if place.scope], step)
@@ -391,7 +393,7 @@ def _slower_ranks(
             scope = rank.scope or costly.get(rank.worker, "")
             slower.setdefault(rank.worker, attrs.evolve(rank, scope=scope))
     ranks = sorted(slower.values(), key=lambda rank: -rank.change.seconds)
-    return ranks, max(least, default=None)
+    return ranks, max(least, default=None)  # a promise about any rank is that of the worst one
 
 
 def _changed_ranks(places: Sequence[_Place]) -> Iterator[RankChange]:
@@ -406,7 +408,7 @@ def _changed_ranks(places: Sequence[_Place]) -> Iterator[RankChange]:
 def _scope(place: _Place, step: Change) -> ScopeChange:
     change = place.change()
     of_ranks = {name: of_rank for name, of_rank, _ in place.of_ranks(place.chances)}
-    sign = 1 if change.seconds >= 0 else -1
+    sign = 1 if change.seconds >= 0 else -1  # the rank that explains the group's change
     worker = max(of_ranks, key=lambda name: sign * of_ranks[name].seconds, default="")
     before, after = (cast("Sequence[Scope]", side) for side in place.sides)
     return ScopeChange(
@@ -414,6 +416,7 @@ def _scope(place: _Place, step: Change) -> ScopeChange:
         place.scope,
         after[0].waits,
         change,
+        # a share of a change that may be chance would mean nothing
         None if step.low <= 1 <= step.high else change.seconds / step.seconds,
         (fmean(scope.calls for scope in before), fmean(scope.calls for scope in after)),
         worker,

@@ -380,8 +380,8 @@ class Explainer:
 
     def _attributes(self) -> tuple[list[Attribute], float | None]:
         usual = self.run.usual
-        given = {name: values[usual] for name, values in self.run.attributes.items()}
-        return summarized(given, self.record.durations / 1e9)
+        attributes = {name: values[usual] for name, values in self.run.attributes.items()}
+        return summarized(attributes, self.record.durations / 1e9)
 
     def _never_ended(self) -> list[tuple[str, str, str]]:
         run, samples = self.run, self.run.samples

@@ -96,6 +96,7 @@ def figure(values: Floats, lasting: float = 0.0, wandering: float = 1.0) -> Figu
     correlation = _correlation(logs)
     length = _block_length(correlation, count)
     error = _bootstrap(logs, length) if count > 1 else 0.0
+    # the bootstrap sees correlation only within its blocks; the rest is known from theory
     inflation = max(wandering, _inflation(correlation, math.inf))
     error *= math.sqrt(inflation / _inflation(correlation, length))
     # whether a step has it at all may be chance, too
@@ -141,7 +142,7 @@ def _orders(values: Floats) -> Floats:
 def _correlation(values: Floats) -> float:
     """The rank correlation of each value with the next one, corrected for an estimated mean."""
     count = len(values)
-    ranks = _orders(values)
+    ranks = _orders(values)  # by size alone, as one very slow step would decide otherwise
     if count < _FEWEST or not ranks.any():
         return 0.0
     estimate = float(ranks[1:] @ ranks[:-1] / (ranks @ ranks))
@@ -167,7 +168,7 @@ def _bootstrap(values: Floats, length: int) -> float:
     """The standard deviation of the median over samples made of blocks."""
     count = len(values)
     blocks = math.ceil(count / length)
-    random = np.random.default_rng(_SEED)
+    random = np.random.default_rng(_SEED)  # fixed: the same runs always get the same answer
     starts = random.integers(0, count - length + 1, (_DRAWS, blocks, 1))
     chosen = (starts + np.arange(length)).reshape(_DRAWS, -1)[:, :count]
     return float(np.median(values[chosen], axis=1).std(ddof=1))
@@ -232,6 +233,7 @@ def compare(
         (f.error**2 / len(side) ** 2, max(1.0, f.effective - 1)) for side in sides for f in side
     ]
     parts.append((between, freedom))
+    # Welch and Satterthwaite: variances that are known to different degrees are added up
     weight = sum(part**2 / degrees for part, degrees in parts)
     degrees = variance**2 / weight if weight else math.inf
     centre = centres[1] - centres[0]
@@ -273,6 +275,8 @@ def _spread(figures: Sequence[Sequence[Sequence[Figure]]], usual: float) -> tupl
 @functools.cache
 def student(probability: float, degrees: float) -> float:
     """The quantile of Student's distribution, for probabilities of at least a half.
+
+    Computed here because NumPy has none, and SciPy would be a large dependency for one function.
 
     >>> round(student(0.975, 4), 3), round(student(0.975, float("inf")), 3)
     (2.776, 1.96)

@@ -100,6 +100,7 @@ def _shortest(calls: Sequence[Call], of_pools: frozenset[Method]) -> Rounds | No
     longest: Rounds | None = None
     for method, actors in by_method.items():
         ((actor, count),) = actors.most_common(1)
+        # the more rounds, the shorter; a longer round would hide a slow one among several
         if count > max(_LEAST_ROUNDS, len(longest.starts) if longest else 0):
             positions = [
                 at for at, c in enumerate(calls) if c.method == method and actor in c.actors

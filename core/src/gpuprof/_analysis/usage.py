@@ -257,6 +257,7 @@ def usage_of(run: Run, process: Process) -> Usage | None:
         worker=process.name,
         node=process.node,
         processors=added("processor"),
+        # the kernel's counts and the clock are not read at the same moment: a share may exceed 1
         waited=min(1.0, times.ready / nanoseconds),
         ran=min(1.0, times.ran / nanoseconds),
         works=_works(run, process, track, begin, end),
@@ -341,6 +342,7 @@ def _growth(run: Run, process: Process, usage: NDArray[np.void]) -> float:
     if not len(marked):
         return 0.0
     at = np.interp(usage["time"], starts[marked] - process.ledger.offset, marked)
+    # shared memory, as of a DataLoader's batches, belongs to no single process
     private = (usage["resident"] - usage["shared"]).astype(float)
     kept = np.minimum.accumulate(private[::-1])[::-1]
     grown = kept[-1] - kept[0]

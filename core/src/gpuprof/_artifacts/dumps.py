@@ -90,7 +90,8 @@ def ask(directory: str, patience: float = PATIENCE, name: str = "") -> list[Proc
     question = _question(directory, name or f"{time.time_ns():020d}-{secrets.token_hex(3)}")
     try:
         return sorted(
-            _collect(directory, question, patience), key=lambda each: (each.group, each.rank)
+            _collect(directory, question, patience),
+            key=lambda process: (process.group, process.rank),
         )
     finally:
         with contextlib.suppress(OSError):
@@ -150,11 +151,11 @@ def _collect(directory: str, question: str, patience: float) -> Iterator[Process
                     files.add(process.file)
                     waiting[process.file] = process
         waited = time.monotonic() - began
-        for each in list(waiting.values()):
-            reached = _look_at(each, waited > _SILENCE)
+        for process in list(waiting.values()):
+            reached = _look_at(process, waited > _SILENCE)
             if reached is not None:
-                del waiting[each.file]
-                reached_files.add(each.file)
+                del waiting[process.file]
+                reached_files.add(process.file)
                 yield reached
         if waited > patience or (not waiting and waited > _SILENCE / 2):
             break
@@ -230,10 +231,10 @@ def _answered(file: str, answer: formats.Answer, known: Process | None) -> Proce
 
 def _expected(directory: str) -> list[Process]:
     """The processes that have not recorded their end. If a worker has several starts, its last."""
-    known = runs.about(directory) or runs.About(directory, os.path.basename(directory))
+    about = runs.about(directory) or runs.About(directory, os.path.basename(directory))
     latest: dict[tuple[str, int], Process] = {}
-    found = []
-    for path in _session_files(known):
+    processes = []
+    for path in _session_files(about):
         named = _PROCESS.fullmatch(path.name)
         try:
             session = formats.read(path, SessionFile, SESSION_VERSION) if named else None
@@ -252,7 +253,7 @@ def _expected(directory: str) -> list[Process]:
             path=path,
         )
         if session["incarnation"] is None:
-            found += [] if session["over"] else [process]
+            processes += [] if session["over"] else [process]
         else:
             key = process.group, process.rank
             earlier = latest.get(key)
@@ -260,32 +261,32 @@ def _expected(directory: str) -> list[Process]:
                 latest[key] = process
                 if session["over"]:
                     latest[key] = attrs.evolve(process, state="answered")
-    found += [process for process in latest.values() if process.state != "answered"]
-    driver = known.beginning["driver"] if known.beginning else None
-    if driver is not None and driver["pid"] not in {each.pid for each in found}:
-        here = driver["place"] == place()
+    processes += [process for process in latest.values() if process.state != "answered"]
+    driver = about.beginning["driver"] if about.beginning else None
+    if driver is not None and driver["pid"] not in {process.pid for process in processes}:
+        is_here = driver["place"] == place()
         node = driver["place"].partition(" ")[0]
-        found.append(
+        processes.append(
             Process(
                 "Runner",
                 "Runner",
                 0,
-                node if not here else os.uname().nodename,
+                node if not is_here else os.uname().nodename,
                 driver["pid"],
                 driver["start"],
                 "Runner.json",
             )
         )
-    return found
+    return processes
 
 
 def _number(file: str) -> int:
     return int(file.removesuffix(".json").rpartition("-")[2])
 
 
-def _session_files(known: runs.About) -> Iterable[Path]:
-    parent, name = os.path.split(os.path.abspath(known.directory))
-    working = known.beginning["working_dir"] if known.beginning else parent
+def _session_files(about: runs.About) -> Iterable[Path]:
+    parent, name = os.path.split(os.path.abspath(about.directory))
+    working = about.beginning["working_dir"] if about.beginning else parent
     for place_of_run in dict.fromkeys((os.path.join(parent, name), os.path.join(working, name))):
         for node in sorted(Path(place_of_run).glob("[!.]*")):
             if node.is_dir() and not node.is_symlink():
@@ -301,8 +302,8 @@ def _look_at(process: Process, has_been_silent: bool) -> Process | None:
     if process.start is None:
         return None
     if process_start(process.pid) != process.start:
-        gone = process.node == node_name() and not _is_fresh(process)
-        return attrs.evolve(process, state="dead", answer=_last_seen(process)) if gone else None
+        is_gone = process.node == node_name() and not _is_fresh(process)
+        return attrs.evolve(process, state="dead", answer=_last_seen(process)) if is_gone else None
     if _kernel_state(process.pid) in "Tt":
         return attrs.evolve(process, state="stopped", answer=_last_seen(process))
     if not has_been_silent:
@@ -368,10 +369,10 @@ def _memories(pid: int) -> Iterator[tuple[str, int, int]]:
         for name in os.listdir(f"/proc/{pid}/fd"):
             path = f"/proc/{pid}/fd/{name}"
             with contextlib.suppress(OSError):
-                found = _MEMORY.fullmatch(os.readlink(path))
+                match = _MEMORY.fullmatch(os.readlink(path))
                 # a forked process inherits its parent's file, but not the parent's thread
-                if found and os.path.isdir(f"/proc/{pid}/task/{found[2]}"):
-                    yield path, int(found[1]), int(found[2])
+                if match and os.path.isdir(f"/proc/{pid}/task/{match[2]}"):
+                    yield path, int(match[1]), int(match[2])
 
 
 def _waits_for_gil(memory: str, thread: str) -> bool:
@@ -448,10 +449,12 @@ def parse(text: str, cpu: float | None = None) -> list[dict[str, Any]]:
             threads[-1]["frames"].append([frame["name"], frame["file"], number])
     if threads:  # the newest comes first
         threads[-1].update(main=True, cpu=cpu, name="MainThread")
-    mine = [each for each in threads if not _is_ours(each["frames"])]
-    for each in mine:
-        each["frames"] = [frame for frame in each["frames"] if not frame[1].startswith(OURS)]
-    return mine
+    of_job = [thread for thread in threads if not _is_ours(thread["frames"])]
+    for job_thread in of_job:
+        job_thread["frames"] = [
+            frame for frame in job_thread["frames"] if not frame[1].startswith(OURS)
+        ]
+    return of_job
 
 
 def _is_ours(frames: list[Any]) -> bool:

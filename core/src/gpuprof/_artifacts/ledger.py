@@ -484,12 +484,12 @@ def entries(content: bytes, keys: Mapping[str, tuple[type, ...]]) -> list[dict[s
     Raises:
         ValueError: the block holds anything else.
     """
-    found = parse_json(content)
-    if not isinstance(found, list) or not all(
-        isinstance(entry, dict) and _fits(entry, keys) for entry in found
+    values = parse_json(content)
+    if not isinstance(values, list) or not all(
+        isinstance(entry, dict) and _fits(entry, keys) for entry in values
     ):
         raise ValueError(f"expected mappings with {', '.join(keys)}")
-    return found
+    return values
 
 
 def texts(content: bytes) -> list[str]:

@@ -52,8 +52,8 @@ def command(
         click.echo(f"{size_text(size)} freed in {cache.directory()}")
         return
     all_runs = runs.runs(output_dir)
-    broken = runs.unreadable(output_dir)
-    for fault in broken:
+    problems = runs.unreadable(output_dir)
+    for fault in problems:
         click.echo(fault, err=True)
     unknown = sorted({*names} - {run.name for run in all_runs})
     if unknown:
@@ -81,7 +81,7 @@ def command(
             try:
                 runs.remove(run)
             except OutputError as error:
-                broken.append(str(error))
+                problems.append(str(error))
                 click.echo(error, err=True)
-    if broken:
+    if problems:
         raise SystemExit(1)

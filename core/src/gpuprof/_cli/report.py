@@ -82,18 +82,18 @@ def command(
         raise ConfigError(f"--stacks: {stacks!r} is not valid with --nvtx or --json")
     paths = [settings.find_run(name, output_dir) for name in names or (runs.LATEST,)]
     if stacks:
-        profiles, broken = read_profiles(map(Path, paths), by == "rank")
-        if not profiles and not broken:
+        profiles, problems = read_profiles(map(Path, paths), by == "rank")
+        if not profiles and not problems:
             raise ConfigError(
                 f"--stacks: {', '.join(paths)}: no stacks were sampled; see the key sampling"
             )
         click.echo(collapsed(profiles) if stacks == "collapsed" else speedscope(profiles))
-        settings.end(broken)
+        settings.end(problems)
         return
     files = files_of(paths)
     if ranges:
-        windows, empty, broken = read_ranges(files, overrides, by == "rank")
-        broken += gone(paths)
+        windows, empty, problems = read_ranges(files, overrides, by == "rank")
+        problems += gone(paths)
         click.echo(
             range_json(windows) if as_json else range_tables(windows, width, settings.WIDE_HINT)
         )
@@ -104,8 +104,8 @@ def command(
                 err=True,
             )
     else:
-        trees, broken = merged(files)
+        trees, problems = merged(files)
         click.echo(
             trees_as_json(trees) if as_json else tree_tables(trees, width, settings.WIDE_HINT)
         )
-    settings.end(broken)
+    settings.end(problems)

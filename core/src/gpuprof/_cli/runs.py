@@ -24,13 +24,13 @@ def command(output_dir: str, as_json: bool, width: int | None) -> None:
     If a run's files are broken, names them and exits with code 1.
     """
     all_runs = runs.runs(output_dir)
-    broken = runs.unreadable(output_dir)
+    problems = runs.unreadable(output_dir)
     if as_json:
         content = [{**attrs.asdict(run), "state": run.state} for run in all_runs]
         click.echo(json.dumps(content, indent=2))
     else:
         click.echo(_table(all_runs, width) if all_runs else f"no runs in {output_dir}")
-    settings.end(broken)
+    settings.end(problems)
     if any(run.faults for run in all_runs):  # named in its row
         raise SystemExit(1)
 

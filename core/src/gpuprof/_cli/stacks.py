@@ -41,10 +41,10 @@ def command(
     from gpuprof._report import standstill
 
     path = settings.find_run(name, output_dir)
-    known = runs.about(path)
-    if known is None:
+    about = runs.about(path)
+    if about is None:
         raise ConfigError([f"{path}: not a run's directory; gpuprof runs lists the runs"])
-    if known.goes_on() is False:
+    if about.goes_on() is False:
         reason = f"{path}: the run has ended; expected a running job"
         raise ConfigError([reason, *stall.reports(path)])
     now = ask(path)

@@ -79,8 +79,8 @@ Readers = Mapping[str, Callable[[], Reader]]
 
 def installed() -> Readers:
     """The systems whose plugins are installed."""
-    found = loading.catalogue(loading.SYSTEMS)
-    return {name: partial(reader, name, found) for name in sorted(found.entries)}
+    catalogue = loading.catalogue(loading.SYSTEMS)
+    return {name: partial(reader, name, catalogue) for name in sorted(catalogue.entries)}
 
 
 def reader(system: str, found: loading.Catalogue | None = None) -> Reader:
@@ -259,7 +259,7 @@ def _working(readers: Readers) -> Iterator[tuple[str, Reader]]:
     """Yield the readers that can be imported: a broken one must not stop another system's job."""
     for system, load in readers.items():
         try:
-            made = load()
+            working = load()
         except PluginError:
             continue
-        yield system, made
+        yield system, working

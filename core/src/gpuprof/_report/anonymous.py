@@ -142,7 +142,7 @@ class Names:
 
     def words(self, text: str) -> str:
         """A text with each of its words hashed, except numbers and gpuprof's own words."""
-        return re.sub(r"\w+", lambda found: self._word(found[0]), text)
+        return re.sub(r"\w+", lambda match: self._word(match[0]), text)
 
     def scope(self, text: str) -> str:
         """The name of a scope, phase or attribute.

@@ -333,11 +333,13 @@ def _loads(diff: Diff) -> list[str]:
         ),
         strict=True,
     )
-    each = [
+    machines = [
         f"{name} on {count} processors with a load of {load:.2g}"
         for name, load, count in zip("AB", threads, processors, strict=True)
     ]
-    return [f"The machines' load differed: {' and '.join(each)}. Steps may differ for that alone."]
+    return [
+        f"The machines' load differed: {' and '.join(machines)}. Steps may differ for that alone."
+    ]
 
 
 def unjudged(diff: Diff) -> list[str]:

@@ -444,10 +444,10 @@ def _samples(run: Run, pictures: _Section) -> _Section:
         return {"why": "The job recorded no samples."}
     if "why" in pictures:
         return {"why": pictures["why"]}
-    drawn = list(zip(pictures["at"], pictures["steps"], strict=True))
-    drawn.sort(key=lambda each: each[1]["why"] == "chosen")
+    choice = list(zip(pictures["at"], pictures["steps"], strict=True))
+    choice.sort(key=lambda each: each[1]["why"] == "chosen")
     steps: list[_Section] = []
-    for at, section in drawn[:_MOST_SAMPLED_STEPS]:
+    for at, section in choice[:_MOST_SAMPLED_STEPS]:
         picture = samples.picture(run, at)
         if picture is not None:
             steps.append({**picture, "why": section["why"]})

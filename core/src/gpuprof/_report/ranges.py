@@ -176,12 +176,12 @@ def read_ranges(
     windows: dict[tuple[object, ...], WindowRanges] = {}
     places_of, run_of = functools.cache(places), functools.cache(run_around)
     reports = 0
-    empty, broken = [], []
+    empty, problems = [], []
     for file, ranges in read_each(files, cache.read, overrides):
         if isinstance(ranges, ToolError):  # the program that reads all reports is missing
             raise ranges
         if isinstance(ranges, GpuprofError):
-            broken.append(str(ranges))
+            problems.append(str(ranges))
             continue
         reports += ranges is not None
         if ranges == []:
@@ -200,8 +200,8 @@ def read_ranges(
                 else WindowRanges(run.name if run else "", "", file.name, -1)
             )
         windows[key].add(place, ranges)
-    if not reports and broken:
-        raise GpuprofError("\n".join(broken))
+    if not reports and problems:
+        raise GpuprofError("\n".join(problems))
     if not reports:
         raise ConfigError(
             "found no report that an installed backend can read; `gpuprof backends` lists "
@@ -211,7 +211,7 @@ def read_ranges(
         windows.values(),
         key=lambda one: (one.run, one.group, one.first_step, one.window, one.ranks),
     )
-    return in_order, empty, broken
+    return in_order, empty, problems
 
 
 def range_tables(windows: Sequence[WindowRanges], width: int | None = None, hint: str = "") -> str:

@@ -159,7 +159,7 @@ def ranges_of(tracks: Iterable[RecordedTrack]) -> list[RangeTimes]:
             if nested:
                 around.append((name, end))
     return [
-        RangeTimes(name, tuple(found), {}, parents) for (parents, name), found in durations.items()
+        RangeTimes(name, tuple(times), {}, parents) for (parents, name), times in durations.items()
     ]
 
 

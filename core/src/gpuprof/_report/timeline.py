@@ -288,7 +288,7 @@ class _Drawing:
             return
         whole = int(samples.start.min()), int(samples.end.max()) + 1
         rows: dict[int, list[_Row]] = defaultdict(list)
-        drawn: set[int] = set()
+        plotted: set[int] = set()
         count = 0
         by_sample = np.argsort(samples.sample, kind="stable")
         bounds = np.searchsorted(samples.sample[by_sample], np.arange(len(samples.ids) + 1))
@@ -296,17 +296,17 @@ class _Drawing:
             if end < self._begin or start > self._end:
                 continue
             last = tail(samples, start, end)
-            numbers = [number for number in last.sample.tolist() if number not in drawn]
+            numbers = [number for number in last.sample.tolist() if number not in plotted]
             count += len(numbers)
             for row, number in enumerate(numbers[:_MOST_SAMPLE_ROWS]):
-                drawn.add(number)
+                plotted.add(number)
                 phases = by_sample[bounds[number] : bounds[number + 1]]
                 rows[row] += _phases(samples, number, phases)
         group = self._writer.track("samples", 0, rank)
         for row in sorted(rows):
             title = "done last" if not row else f"done {ordinal(row + 1)} to last"
             self._rows(title=title, parent=group, category="sample", rows=rows[row], rank=row)
-        if count > len(drawn):
+        if count > len(plotted):
             self._timeline.notes.append(
                 f"samples: of {count:,}, the {_MOST_SAMPLE_ROWS} that were done last in each step "
                 "are shown"

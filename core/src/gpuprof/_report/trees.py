@@ -148,7 +148,7 @@ def merged(files: Iterable[Path]) -> tuple[list[Tree], list[str]]:
         ConfigError: none of the files has a tree.
     """
     by_group: dict[tuple[str, str], list[Tree]] = {}
-    broken = []
+    problems = []
     for file in files:
         try:
             content = _read(file)
@@ -156,13 +156,13 @@ def merged(files: Iterable[Path]) -> tuple[list[Tree], list[str]]:
         # such as a tree of another release
         except Exception as error:
             reason = str(error) or type(error).__name__
-            broken.append(f"{file}: cannot be read, so its tree is left out: {reason[:200]}")
+            problems.append(f"{file}: cannot be read, so its tree is left out: {reason[:200]}")
             continue
         if content is not None and tree is not None:
             by_group.setdefault((content[0].run, content[0].group), []).append(tree)
     if not by_group:
         raise ConfigError(
-            [*broken, "no timing tree found; expected a run directory whose workers used gpuprof"]
+            [*problems, "no timing tree found; expected a run directory whose workers used gpuprof"]
         )
     several = len({run for run, _ in by_group}) > 1
     trees = []
@@ -171,7 +171,7 @@ def merged(files: Iterable[Path]) -> tuple[list[Tree], list[str]]:
         processes = f", {len(of_group)} processes" if len(of_group) > 1 else ""
         tree_of_group = Tree.merge(of_group, f"{group}{of_run}{processes}")
         trees.append(attrs.evolve(tree_of_group, group=group))
-    return trees, broken
+    return trees, problems
 
 
 def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "") -> str:

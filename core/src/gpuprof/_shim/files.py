@@ -113,10 +113,10 @@ def start_stem(row: Row, incarnation: str) -> str:
 def file_size(path: str | os.PathLike[str]) -> int:
     """A file's size in bytes; 0 if it is not a regular file or has just been removed."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return 0
-    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 _HARDLY_ANY = 2**20

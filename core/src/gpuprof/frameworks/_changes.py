@@ -83,12 +83,12 @@ def unknown_release(distribution: str, tried: Sequence[str]) -> str | None:
     from importlib.metadata import PackageNotFoundError, version  # slow to import
 
     try:
-        found = version(distribution)
+        installed = version(distribution)
     except PackageNotFoundError:
         return None
-    if found.partition("+")[0] in tried:  # a local version label follows the plus sign
+    if installed.partition("+")[0] in tried:  # a local version label follows the plus sign
         return None
-    return f"{distribution} {found} was not tried, only {', '.join(tried)}"
+    return f"{distribution} {installed} was not tried, only {', '.join(tried)}"
 
 
 def check(owner: Any, name: str, parameters: Sequence[str] = ()) -> Callable[..., Any]:
@@ -134,13 +134,13 @@ def replace(
     if hasattr(original, _MARK):
         return
     static = inspect.getattr_static(owner, name)
-    made = make(original)
-    functools.update_wrapper(made, original)
-    setattr(made, _MARK, original)
+    replacement = make(original)
+    functools.update_wrapper(replacement, original)
+    setattr(replacement, _MARK, original)
     kind = type(static) if isinstance(static, (staticmethod, classmethod)) else None
-    setattr(owner, name, kind(made) if kind else made)
+    setattr(owner, name, kind(replacement) if kind else replacement)
     if isinstance(owner, ModuleType):
-        _replace_copies(owner, name, original, made)
+        _replace_copies(owner, name, original, replacement)
 
 
 def _replace_copies(owner: ModuleType, name: str, original: Any, made: Any) -> None:

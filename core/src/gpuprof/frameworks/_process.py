@@ -26,8 +26,8 @@ def is_worker() -> bool:
 
     The framework's own profiler then stays off.
     """
-    here = session()
-    return gave_up_here() or (here is not None and not here.child)
+    this_session = session()
+    return gave_up_here() or (this_session is not None and not this_session.child)
 
 
 def without_us(runtime_env: Mapping[str, Any]) -> dict[str, Any]:

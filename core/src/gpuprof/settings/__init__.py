@@ -63,5 +63,5 @@ def preset(name: str) -> dict[str, Any] | None:
     file = resources.files("gpuprof.conf").joinpath(f"{name.strip('/')}.yaml")
     if not file.is_file():
         return None
-    made: dict[str, Any] = sources.parse_yaml(file.read_text(encoding="utf-8"))
-    return made
+    settings: dict[str, Any] = sources.parse_yaml(file.read_text(encoding="utf-8"))
+    return settings
