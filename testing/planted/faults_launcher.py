@@ -26,7 +26,6 @@ LAUNCHER = [
         "Arguments with spaces, quotes or $ reach the job in pieces.",
     ),
     ("exit", "launcher-always-zero", "A failed job is reported as a success."),
-    ("slow", "launcher-hangs-at-end", "The command hangs for 20 s after the job has ended."),
     (
         "files",
         "launcher-exit-leaves-part",

@@ -228,8 +228,6 @@ def main():
     for target, arguments in ((recorder.run, ()), (serve, (listener, recorder))):
         threading.Thread(target=target, args=arguments, daemon=True).start()
     status = wait_for(child)
-    if FAULT == "launcher-hangs-at-end":
-        time.sleep(20)
     if FAULT != "launcher-exit-leaves-part":
         recorder.stop()
     end_like(status)

@@ -242,7 +242,7 @@ class WorkerChecks(Case):
         arguments = ["a b", " a ", "'", '"', "\\", "$HOME", "%p", "{node}", "*", "\N{SNOWMAN}"]
         arguments += ["--help", "--verbose", "--", "-", "--", ""]
         ran = self._run(tmp_path, "see", arguments)
-        usual_state = self._without(tmp_path, "see", arguments)
+        usual_state = self._without(tmp_path, arguments)
         state = _seen(ran)
         for name, what in (
             ("executable", "sys.executable"),
@@ -280,7 +280,7 @@ class WorkerChecks(Case):
         ran = story.ran[0]
         usual = os.umask(UMASK)
         try:
-            usual_state = self._without(shared / "story", "see", [], launcher=_prepare_unusually)
+            usual_state = self._without(shared / "story", [], launcher=_prepare_unusually)
         finally:
             os.umask(usual)
         state = _seen(ran)
@@ -312,7 +312,7 @@ class WorkerChecks(Case):
     def test_the_worker_stays_in_its_group(self, shared: Path) -> None:
         """The worker stays in its launcher's session and process group, as for Ctrl-C."""
         state = _seen(self._story(shared).ran[0])["process"]
-        usual_state = self._without(shared / "story", "see", [], launcher=_prepare_unusually)
+        usual_state = self._without(shared / "story", [], launcher=_prepare_unusually)
         for name in GROUPS:
             if state[name] != usual_state["process"][name]:
                 fail(
@@ -324,7 +324,7 @@ class WorkerChecks(Case):
         """No variable of the job is lost or changed, and the tool adds none that others read."""
         ran = self._story(shared).ran[0]
         environment = _seen(ran)["environment"]
-        usual_environment = self._without(shared / "story", "see", [], launcher=_prepare_unusually)[
+        usual_environment = self._without(shared / "story", [], launcher=_prepare_unusually)[
             "environment"
         ]
         left_out = {
@@ -370,7 +370,7 @@ class WorkerChecks(Case):
         """Start and end of the tool add a limited time to the program's own."""
         story = self._story(shared).ran
         began = time.monotonic()
-        usual = self._without(shared / "story", "see", [])
+        usual = self._without(shared / "story", [])
         limit = START_UP + _OF_A_BUSY_MACHINE * (time.monotonic() - began)
         soon = BEFORE + _OF_A_BUSY_START * (usual["began"] - began)
         # those ran beside each other, and perhaps beside much else
@@ -1020,7 +1020,7 @@ class WorkerChecks(Case):
                 f"gpuprof run ended with {ran.returncode}: {(ran.stdout + ran.stderr)[-2000:]}",
                 "run the program as it is",
             )
-        self._expect_reports(tmp_path, ran, 1, "a script that never uses gpuprof")
+        self._expect_report(ran)
         if not text:
             fail(
                 "a file that the launcher has left open for the worker is closed in it",
@@ -1425,13 +1425,11 @@ class WorkerChecks(Case):
                     remedy,
                 )
 
-    def _expect_reports(
-        self, directory: Path, ran: subprocess.CompletedProcess[str], count: int, of: str
-    ) -> None:
+    def _expect_report(self, ran: subprocess.CompletedProcess[str]) -> None:
         words = " ".join(ran.stderr.split())
-        if f"{count} of {count} report" not in words:
+        if "1 of 1 report" not in words:
             fail(
-                f"{of} left no complete report: {words[-2000:]}",
+                f"a script that never uses gpuprof left no complete report: {words[-2000:]}",
                 "record the whole life of any program, or refuse it; name the file in "
                 "expected_files",
             )
@@ -1532,14 +1530,13 @@ class WorkerChecks(Case):
     def _without(
         self,
         directory: Path,
-        works: str,
         arguments: list[str],
         launcher: Callable[[], object] | None = None,
     ) -> dict[str, Any]:
         """A worker's report of itself without gpuprof."""
         script, report = self._prepare(directory)
         self._start(
-            [sys.executable, *FLAGS, str(script), str(report), works, *arguments],
+            [sys.executable, *FLAGS, str(script), str(report), "see", *arguments],
             SENTINELS if launcher is not None else {},
             directory,
             launcher,
