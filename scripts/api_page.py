@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import generated
 
 PAGE = Path(__file__).parents[1] / "docs" / "api.md"
 MODULES = (
@@ -105,10 +106,4 @@ def _row(title: str, public: object) -> str:
 
 
 if __name__ == "__main__":
-    if "--check" in sys.argv:
-        sys.exit(
-            0
-            if PAGE.read_text() == page()
-            else f"{PAGE} is not what scripts/api_page.py writes: run it"
-        )
-    PAGE.write_text(page())
+    generated.write(PAGE, page())

@@ -5,11 +5,11 @@ Usage: python scripts/cli_page.py [--check].
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import generated
 from gpuprof._cli import main
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
@@ -63,10 +63,4 @@ def _sections(
 
 
 if __name__ == "__main__":
-    if "--check" in sys.argv:
-        sys.exit(
-            0
-            if PAGE.read_text() == page()
-            else f"{PAGE} is not what scripts/cli_page.py writes: run it"
-        )
-    PAGE.write_text(page())
+    generated.write(PAGE, page())

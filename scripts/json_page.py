@@ -6,10 +6,11 @@ Usage: python scripts/json_page.py [--check].
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import generated
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "json.md"
@@ -72,17 +73,5 @@ def _kind(schema: Any) -> str:
     return " or ".join(words).replace("list of object", "list").replace("list of any", "list")
 
 
-def main() -> None:
-    """Write the page, or check it."""
-    text = page()
-    if sys.argv[1:] == ["--check"]:
-        sys.exit(
-            0
-            if PAGE.read_text() == text
-            else f"{PAGE} is not what scripts/json_page.py writes: run it"
-        )
-    PAGE.write_text(text)
-
-
 if __name__ == "__main__":
-    main()
+    generated.write(PAGE, page())

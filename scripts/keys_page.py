@@ -5,10 +5,10 @@ Usage: python scripts/keys_page.py [--check].
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import generated
 from gpuprof._config.describe import Key, backend_keys, own_keys
 
 PAGE = Path(__file__).parents[1] / "docs" / "keys.md"
@@ -68,10 +68,4 @@ def _table(keys: Sequence[Key], with_variable: bool) -> str:
 
 
 if __name__ == "__main__":
-    if "--check" in sys.argv:
-        sys.exit(
-            0
-            if PAGE.read_text() == page()
-            else f"{PAGE} is not what scripts/keys_page.py writes: run it"
-        )
-    PAGE.write_text(page())
+    generated.write(PAGE, page())

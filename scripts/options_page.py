@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import generated
+
 PAGE = Path(__file__).parents[1] / "docs" / "rocprof_sys.md"
 MARK = "<!-- below: scripts/options_page.py -->\n"
 
@@ -37,10 +39,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    if "--check" in sys.argv:
-        sys.exit(
-            0
-            if PAGE.read_text() == page()
-            else f"{PAGE} is not what scripts/options_page.py writes: run it"
-        )
-    PAGE.write_text(page())
+    generated.write(PAGE, page())
