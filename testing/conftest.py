@@ -1,3 +1,3 @@
-"""The planted faults are run by `planted/run.py`, not collected."""
+"""The planted faults are run by `tests/testing/test_planted.py`, not collected."""
 
 collect_ignore = ["planted"]

@@ -26,7 +26,6 @@ class Fault:
 
 
 FAULTS: list[Fault] = []
-CORRECT = ("correct-tracer", "correct-wrapper", "correct-variables")
 
 
 def correct(base: str) -> type:
