@@ -25,7 +25,7 @@ from support.launched import GPUPROF, started
 from support.waiting import wait_until
 
 PROGRAM = """
-import asyncio, itertools, queue, sys, threading
+import asyncio, itertools, queue, subprocess, sys, threading
 import gpuprof
 
 async def forever():
@@ -45,6 +45,10 @@ def next_batch(batches):
 def endless_in_c():
     return sum(itertools.repeat(0))  # c
 
+def computes():
+    subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    twice()
+
 def endless():
     while True: pass  # python
 
@@ -56,7 +60,7 @@ def twice():
 with gpuprof.step(0):
     print("ready", flush=True)
     {"queue": lambda: next_batch(queue.Queue()), "c": endless_in_c, "python": endless,
-     "lock": twice, "task": lambda: asyncio.run(task())}[sys.argv[1]]()
+     "lock": twice, "child": computes, "task": lambda: asyncio.run(task())}[sys.argv[1]]()
 """
 
 
@@ -101,6 +105,14 @@ def test_what_does_not_move_is_named(
         (found,) = [each for each in stacks(run)["stacks"] if not each["thread"]]
     assert function == found["functions"][: len(function)]
     assert (state, f"train.py:{line}") == (found["state"], found["location"])
+
+
+def test_a_child_that_computes_is_counted(tmp_path: Path) -> None:
+    """A process that waits for it is slow, and does not hang."""
+    with stuck(tmp_path, "child") as (run, _):
+        wait_until(lambda: stacks(run)["waits"], "its child has begun")
+        sentences = stacks(run)["waits"]
+    assert ["Worker-0 has 1 child process that is not recorded, and computes"] == sentences
 
 
 def test_a_suspended_task_is_shown(tmp_path: Path) -> None:

@@ -158,6 +158,16 @@ def doings(now: Sequence[Process], later: Sequence[Process] = ()) -> list[Doing]
     return [doing for doing in results if doing.frames]
 
 
+def computing(now: Process, later: Process) -> int:
+    """How many of a process's children that are not recorded have computed between two looks."""
+    before = {child.pid: child for child in now.children}
+    return sum(
+        child.seconds - before[child.pid].seconds > _BUSY * (child.time - before[child.pid].time)
+        for child in later.children
+        if child.pid in before
+    )
+
+
 def last_seen(process: Process) -> Doing | None:
     """What a process without an answer did last; ``None`` if that is not known."""
     threads = process.answer.get("threads")

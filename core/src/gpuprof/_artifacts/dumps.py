@@ -12,7 +12,7 @@ import re
 import secrets
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from gpuprof._log import log
 from gpuprof._session.dump import MEMORY, OURS, VERSION, cpu_time, directory_of, not_private
 from gpuprof._session.file import SESSION_VERSION, SessionFile
 from gpuprof._shim.node import node_name
-from gpuprof._shim.processes import place, process_start
+from gpuprof._shim.processes import place, process_children, process_start
 from gpuprof._shim.safe import LARGEST, remove_tree
 from gpuprof.errors import OutputError
 
@@ -41,10 +41,26 @@ _SILENCE = 3.0
 _FRESH = 30.0
 """Seconds. A process writes its file every 5 s, so if the file is newer than this, the process is
 alive somewhere."""
+_SERVICES = re.compile(rb"/ray/|-m\0gpuprof|multiprocessing\.resource_tracker")
+"""Command lines of child processes that are not the job's own."""
 _PROCESS = re.compile(r"(?P<name>.+)\.(?:start|child)-\d+\.json")
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ ?(?:\[(?P<name>.*)\] )?\(most recent")
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<name>.*)')
 _MEMORY = re.compile(rf"/memfd:{MEMORY}-(\d+)-(\d+) \(deleted\)")
+
+
+@attrs.frozen
+class Child:
+    """A child process that is not recorded.
+
+    Args:
+        seconds: for how long its threads have run, or were ready to run but had no core.
+        time: when it was looked at, in seconds since the epoch.
+    """
+
+    pid: int
+    seconds: float
+    time: float
 
 
 @attrs.frozen
@@ -58,6 +74,7 @@ class Process:
         start: its start time, which tells it from a later process with the same id.
         answer: see `gpuprof._session.dump.Answerer.answer`. After an answer by signal, only the
             time and the threads; without an answer, those of its last record, if there is one.
+        children: its child processes that are not recorded, if it is on this node.
     """
 
     name: str
@@ -70,6 +87,7 @@ class Process:
     state: State = "silent"
     answer: dict[str, Any] = attrs.field(factory=dict)
     path: Path | None = None
+    children: tuple[Child, ...] = ()
 
 
 def ask(directory: str, patience: float = PATIENCE, name: str = "") -> list[Process]:
@@ -89,13 +107,27 @@ def ask(directory: str, patience: float = PATIENCE, name: str = "") -> list[Proc
     """
     question = _question(directory, name or f"{time.time_ns():020d}-{secrets.token_hex(3)}")
     try:
-        return sorted(
-            _collect(directory, question, patience),
-            key=lambda process: (process.group, process.rank),
-        )
+        processes = list(_collect(directory, question, patience))
+        recorded = {process.pid for process in processes}
+        with_children = [
+            attrs.evolve(process, children=tuple(_children(process, recorded)))
+            for process in processes
+        ]
+        return sorted(with_children, key=lambda process: (process.group, process.rank))
     finally:
         with contextlib.suppress(OSError):
             remove_tree(question)
+
+
+def _children(process: Process, recorded: Container[int]) -> Iterator[Child]:
+    if process.start is None or process_start(process.pid) != process.start:
+        return
+    for pid in process_children(process.pid):
+        with contextlib.suppress(OSError):  # it ends
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if pid not in recorded and command and not _SERVICES.search(command):
+                threads = map(int, os.listdir(f"/proc/{pid}/task"))
+                yield Child(pid, sum(cpu_time(thread) or 0.0 for thread in threads), time.time())
 
 
 def unasked(directory: str) -> list[int]:

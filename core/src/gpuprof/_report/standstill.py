@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpuprof._analysis.standstill import Class, Doing, classes, doings, last_seen
+from gpuprof._analysis.standstill import Class, Doing, classes, computing, doings, last_seen
 from gpuprof._analysis.waiting import Chain, Collective, Cycle, InFlight, Orphan, Wait, waits
 from gpuprof._artifacts.dumps import ANSWERED, Process
 from gpuprof._report.words import all_of
@@ -122,11 +122,27 @@ def _last_record(process: Process) -> str:
 
 
 def sentences(now: Sequence[Process], later: Sequence[Process]) -> list[str]:
-    """The sentences about which process waits for which."""
+    """The sentences about which process waits for which, and about children of those that do."""
     last = later or now
     absent = [process for process in last if process.state not in ANSWERED]
-    all_waits = waits(last, doings(now, later))
-    return list(dict.fromkeys(_sentence(wait, absent) for wait in all_waits))
+    what = doings(now, later)
+    who_waits = dict.fromkeys(_sentence(wait, absent) for wait in waits(last, what))
+    still = {doing.process.file for doing in what if not doing.thread and doing.state != "moves"}
+    earlier = {process.file: process for process in now if later}
+    slow = [process for process in last if process.children and process.file in still]
+    return [*who_waits, *(_children(earlier.get(process.file), process) for process in slow)]
+
+
+def _children(before: Process | None, process: Process) -> str:
+    count = len(process.children)
+    those = "child processes that are" if count > 1 else "child process that is"
+    sentence = f"{process.name} has {count} {those} not recorded"
+    if before is None:
+        return sentence
+    busy = computing(before, process)
+    if count == 1:
+        return f"{sentence}, and {'computes' if busy else 'does not compute'}"
+    return f"{sentence}; {busy or 'none'} of them compute{'s' if busy < 2 else ''}"
 
 
 def _sentence(wait: Wait, absent: Sequence[Process]) -> str:

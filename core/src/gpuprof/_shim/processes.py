@@ -28,6 +28,18 @@ def process_parent(pid: int) -> int:
         return 0
 
 
+def process_children(pid: int) -> list[int]:
+    """The ids of a process's children; empty if the process has ended."""
+    children: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children") as file:
+                children += map(int, file.read().split())
+    except OSError:  # it ends, or the kernel has no such file
+        pass
+    return children
+
+
 def start_of(stat: str) -> str | None:
     """A process's start time as in `process_start`, parsed from ``/proc/<pid>/stat``."""
     fields = stat.rpartition(")")[2].split()
