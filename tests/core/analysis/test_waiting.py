@@ -155,6 +155,18 @@ def test_a_collective_that_torch_has_begun_itself_is_known_from_its_recorder() -
     assert [expected] == said(*ranks)
 
 
+def test_operations_of_other_groups_are_no_difference() -> None:
+    """Each rank is in several groups, and nothing tells whose collective it is in."""
+    ranks = [
+        rank(number, 5, "train", name)
+        for number, name in enumerate(("barrier", "reduce", "reduce"))
+    ]
+    for process_of_rank in ranks:
+        groups = process_of_rank.answer["groups"]
+        groups.append({"name": "1", "ranks": [[0, 1, 3]], "begun": 3})
+    assert [] == said(*ranks)
+
+
 def test_a_late_rank_and_what_the_others_are_in_are_told_once() -> None:
     """Whatever the recorder says of the same collective."""
     ranks = (

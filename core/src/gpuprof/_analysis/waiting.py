@@ -171,7 +171,7 @@ def _collectives(processes: Sequence[Process], mains: Mapping[str, Doing]) -> It
             for process, begun in entries.values()
             if begun == number and process.file in mains
         ]
-        inside = [d for d in inside if d.state != "moves" and (_in_torch(d) or _operation(d, name))]
+        inside = [d for d in inside if d.state != "moves" and _may_be_in(d, name)]
         late = []
         for rank in sorted(everybody):
             begun = entries[rank][1] if rank in entries else None
@@ -184,6 +184,8 @@ def _collectives(processes: Sequence[Process], mains: Mapping[str, Doing]) -> It
         operations = sorted(by_operation.items(), key=lambda item: (not item[0], -len(item[1])))
         if len(operations) > 1 and not operations[-1][0]:  # those that do not tell are in the first
             operations[0][1].extend(operations.pop()[1])
+        if not all(_is_in(doing, name) for doing in inside):  # the others may be in another group's
+            del operations[1:]
         is_late = late and not any(row.doing and row.doing.state == "moves" for row in late)
         if inside and (is_late or (len(operations) > 1 and not late)):
             rows = tuple((operation, tuple(same)) for operation, same in operations)
@@ -231,6 +233,18 @@ def _is_its_rank(process: Process) -> bool:
 def _in_torch(doing: Doing) -> bool:
     """Whether a thread may be in a collective: some begin in a step backwards, in C++."""
     return "torch" in doing.chain[0].split(".")[0] or "torch." in doing.scope
+
+
+def _may_be_in(doing: Doing, group: str) -> bool:
+    """Whether a thread may be in a collective of a group, which torch's recorder may rule out."""
+    of_any = any(not row["between_two"] for row in doing.process.answer.get("flight", ()))
+    return _flying(doing.process, group) is not None if of_any else _in_torch(doing)
+
+
+def _is_in(doing: Doing, group: str) -> bool:
+    """Whether the collective that a thread is in is one of this group."""
+    is_only_group = len(doing.process.answer.get("groups", ())) == 1
+    return is_only_group or _flying(doing.process, group) is not None
 
 
 def _operation(doing: Doing, group: str) -> str:
