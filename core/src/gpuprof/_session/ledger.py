@@ -70,6 +70,8 @@ SIZE = struct.Struct("<Iqq")
 
 KEY = 8
 """The length of a key in a ledger, in bytes."""
+_SENT_AS_IT_IS = struct.Struct(f"<Iqq{KEY}sQ")
+"""`SENT`, of a key that needs no hash."""
 
 DRIVES = "drives"
 """The event of a process that drives the run. It makes the process a driver, whatever role its
@@ -366,7 +368,10 @@ class LedgerWriter:
 
     def _packed_sent(self, row: tuple[Track, int, int, bytes, tuple[bytes, ...]]) -> bytes:
         track, start, end, key, needs = row
-        call = self._track_of(track) // _TRACK, start, end, key_of(key)
+        number = self._track_of(track) // _TRACK
+        if not needs and len(key) == KEY:  # as most are
+            return _SENT_AS_IT_IS.pack(number, start, end, key, 0)
+        call = number, start, end, key_of(key)
         if not needs:
             return SENT.pack(*call, 0)
         return b"".join([SENT.pack(*call, key_of(need)) for need in needs])
