@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from gpuprof._session import instruments
 from gpuprof._session.instruments import ray_calls
 from gpuprof._session.ledger import key_of
+from gpuprof_timing import Timing
 
 ACTOR = bytes(range(16))
 CALL = b"a call's" + ACTOR
@@ -36,3 +38,20 @@ def test_other_keys_are_hashed() -> None:
     """All of a key counts, also where the first bytes are the same."""
     keys = (START, DRIVER, CALL, "a call", "a call's result")
     assert len(keys) == len({key_of(key) for key in keys})
+
+
+def test_a_function_that_uses_what_is_replaced_can_be_sent() -> None:
+    """As after ``from ray import get`` in the job's script; it gets the receiver's own."""
+    import ray
+    from ray import cloudpickle
+
+    faults: list[str] = []
+    begun = instruments.begin(["ray"], Timing("t"), faults.append)
+    try:
+        names = {"get": ray.get, "wait": ray.wait, "put": ray.put}
+        sent = cloudpickle.dumps(eval("lambda: (get, wait, put)", names))
+        assert (ray.get, ray.wait, ray.put) == cloudpickle.loads(sent)()
+    finally:
+        for instrument in begun:
+            instrument.end_marking()
+    assert [] == faults

@@ -251,6 +251,9 @@ class Instrument:
         replacement = make(original.__func__ if static else original)
         replacement = staticmethod(replacement) if static else replacement
         setattr(replacement, _MARK, original)
+        if isinstance(owners[0], ModuleType):
+            # so that it is pickled by its name: where the job sends it, it is what is found there
+            replacement.__module__, replacement.__qualname__ = owners[0].__name__, attribute
         for owner in owners:
             if inspect.getattr_static(owner, attribute, None) is first:
                 setattr(owner, attribute, replacement)
