@@ -85,6 +85,8 @@ _SHARED = 0.25
 _FAR = 4.0
 """Standard deviations by which ranks that do not make the same calls must differ from the others.
 """
+_FEW_RANKS = 8
+"""Number of ranks below which the median of their differences tells little: two may be alike."""
 _LEAST_CALLS = 3
 """Calls that a rank needs for the time of a call to be known."""
 LEAST_STEPS = 8
@@ -617,7 +619,7 @@ def _stands_out(falling: Floats, size: int) -> bool:
         return True
     median = float(np.median(rest))
     spread = 1.4826 * float(np.median(np.abs(rest - median)))
-    if len(rest) < _MANY_RANKS:
+    if len(rest) < _FEW_RANKS:
         spread = float(rest.std(ddof=1))
     return bool(logs[size - 1] - median >= _FAR * spread)
 
