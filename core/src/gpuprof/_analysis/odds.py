@@ -8,6 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+_NONE = 1e-12
+"""The largest correlation that is 0 but for rounding."""
+
 
 def tail(successes: float, trials: float, chance: float) -> float:
     """The probability of at least so many successes in so many trials.
@@ -54,6 +57,24 @@ def of_ranks(mean: float, of: int, size: int, trials: float) -> float:
     return math.erfc((mean - (of - 1) / 2) / math.sqrt(2 * variance)) / 2
 
 
+def of_any(probability: float, of: int, size: int) -> float:
+    """The probability that chance does to any set of columns what it does to one with this one.
+
+    By Bonferroni's inequality.
+
+    Args:
+        of: the number of columns.
+        size: the number of columns in a set.
+
+    >>> round(of_any(0.001, of=6, size=2), 6), of_any(1e-9, 4096, 2048)
+    (0.015, 1.0)
+    """
+    if not probability:
+        return 0.0
+    sets = math.lgamma(of + 1) - math.lgamma(size + 1) - math.lgamma(of - size + 1)
+    return math.exp(min(0.0, math.log(probability) + sets))
+
+
 def apart(own: NDArray[np.float64], others: NDArray[np.float64]) -> float:
     """The probability of all of some values above all of equally many others, if they are alike.
 
@@ -95,10 +116,7 @@ def independent_share(values: NDArray[np.float64]) -> float:
     power = float(deviations @ deviations)
     if len(values) < 4 or power <= 0:
         return 1.0
-    resemblance = 0.0
-    for lag in range(1, len(values)):
-        correlation = float(deviations[lag:] @ deviations[:-lag]) / power
-        if correlation <= 0:
-            break
-        resemblance += correlation
-    return 1 / (1 + 2 * resemblance)
+    spectrum = np.fft.rfft(deviations, 2 * len(values))
+    correlations = np.fft.irfft(np.abs(spectrum) ** 2)[: len(values)] / power
+    first = int(np.argmax(correlations <= _NONE))
+    return float(1 / (1 + 2 * correlations[1:first].sum()))

@@ -592,19 +592,22 @@ def _tested(
         chance = 2 * min(chance, _chance_of_ranks(times[::width], order[:size]))
     # what is certain from few steps, as where calls are rare: no time of the others is as long
     chance = min(chance, 2 * odds.apart(chosen.own[::width], chosen.most[::width]))
-    chosen.probability = min(1.0, chance * math.comb(count, size))
+    chosen.probability = odds.of_any(chance, count, size)
     return chosen
 
 
 def _chance_of_ranks(times: Floats, columns: NDArray[np.int64]) -> float:
     """The probability that columns rank so high in the rows by chance."""
-    in_order, chosen = np.sort(times, axis=1), times[:, columns]
-    means = np.array([
-        np.searchsorted(row, own).mean() / 2 + (np.searchsorted(row, own, "right").mean() - 1) / 2
-        for row, own in zip(in_order, chosen, strict=True)
-    ])  # fmt: skip
+    # of equal times, the first rank lowest one way round, and the last one the other way
+    ways = (_ranks(times) + _ranks(times[:, ::-1])[:, ::-1]) / 2
+    means = ways[:, columns].mean(axis=1)
     trials = odds.independent_share(means) * len(times)
     return odds.of_ranks(float(means.mean()), times.shape[1], len(columns), trials)
+
+
+def _ranks(times: Floats) -> NDArray[np.int64]:
+    """The rank of each column in each row, from 0 for the least."""
+    return times.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
 
 
 def _stands_out(falling: Floats, size: int) -> bool:
@@ -665,11 +668,11 @@ def _by_role(
         if not is_part and share_calls(np.isin(np.arange(count), columns)):
             continue  # whoever is free does any of the work, so all have the same part
         own, others = np.median(times[:, columns], axis=1), np.median(times[:, rest], axis=1)
-        sets = len(of_parts) if is_part else math.comb(count, size)
+        chance = _chance_of_ranks(times[::width], columns)
+        chance = chance * len(of_parts) if is_part else odds.of_any(chance, count, size)
         return Straggler(
             "imbalance", group, tuple(names[column] for column in columns), numbers, place,
-            int((own > others).sum()), len(times),
-            min(1.0, sets * _chance_of_ranks(times[::width], columns)), own, others, others,
+            int((own > others).sum()), len(times), min(1.0, chance), own, others, others,
         )  # fmt: skip
     return suspicion
 
