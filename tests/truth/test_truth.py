@@ -407,6 +407,13 @@ def test_a_drawn_job_is_answered_rightly(suite: str, seed: int, number: int, wor
     assert ("right", words) == (found.said, found.words)
 
 
+@pytest.mark.parametrize(("seed", "number"), [(9402, 75), (9402, 221), (9405, 181)])
+def test_who_is_late_and_still_waits_for_a_device_is_not_accused(seed: int, number: int) -> None:
+    """A host that runs ahead of its device has time for its loader."""
+    made = drawn(seed, number)
+    assert "abstained" == judged(made, explained(made)).said
+
+
 @pytest.mark.parametrize("topology", ["fan-out", "data parallel", "pairs", "one step off", "chain"])
 def test_permuting_ranks_permutes_who_is_named(topology: str, tmp_path: Path) -> None:
     """Nobody is named for his number."""

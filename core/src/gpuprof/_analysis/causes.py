@@ -37,6 +37,7 @@ from gpuprof._analysis.usage import (
     usage_of,
     waited_more,
 )
+from gpuprof._analysis.waits import READS_DEVICE
 
 Floats = NDArray[np.float64]
 
@@ -114,8 +115,15 @@ class Record(Loop):
 
     @functools.cached_property
     def stragglers(self) -> list[Straggler]:
-        """Ranks and nodes that are slower than the others."""
-        return stragglers.find(self.run)
+        """Ranks and nodes that are slower than the others, and do not wait for their devices.
+
+        Those queue their device's work ahead of it: if they were faster, they would wait longer.
+        """
+        return [
+            straggler
+            for straggler in stragglers.find(self.run)
+            if not _wait_for_devices(self, straggler.processes)
+        ]
 
     @functools.cached_property
     def usage(self) -> dict[int, Usage]:
@@ -540,6 +548,16 @@ def _times_and_mean(
 
 
 # Which activities: ranks and nodes that are slower than the others
+
+
+def _wait_for_devices(record: Record, numbers: Sequence[int]) -> bool:
+    """Whether each of some processes waits for its device in most steps."""
+    run, processes = record.run, [record.run.processes[number] for number in numbers]
+    waits = np.zeros((len(record.usual), len(processes)))
+    for place in np.flatnonzero(run.may_wait[: len(run.places)]).tolist():
+        if READS_DEVICE.search(run.places[place].name.lower()):
+            waits += run.matrix("own", place, processes)[record.usual]
+    return bool((np.median(waits, axis=0) >= _LEAST_SHARE * record.mean).all())
 
 
 def slow(kind: stragglers.Kind) -> Callable[[Record, Sequence[Finding]], Iterator[Suspect]]:
