@@ -921,7 +921,8 @@ def imbalanced(run: Run, group: str, place: int) -> bool:
     logs = np.log(np.where(present, times, np.nan))
     if count < _MANY_RANKS:
         first, second = -np.sort(-logs, axis=1)[:, :2].T
-        return bool((first - second).mean() > _STEADY * (first - second).std())
+        leads = first - second
+        return bool(leads.mean() >= max(LEAST_SHARE, _STEADY * leads.std()))
     above = logs - np.nanmedian(logs, axis=1, keepdims=True)
     above = np.nan_to_num(above - np.nanmedian(above, axis=0), nan=-np.inf)
     longest = np.argpartition(-above, steps - 1, axis=None)[:steps]
