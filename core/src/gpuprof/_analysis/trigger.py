@@ -22,13 +22,14 @@ from gpuprof._analysis.stragglers import ALL, Floats, Straggler
 
 STEPS, SECONDS = 128, 8.0
 """How many of the last steps to look at, or those of so many seconds if there are more."""
-_WORTH = 0.1
+_WORTH = 0.15
 """Share of a step by which a rank must exceed the slowest of the others."""
 _LASTING = 2e9
 """Nanoseconds for which a rank must have been slow: one that lacked a processor for a moment will
 be as fast as the others before a profiler looks."""
-_LATEST = 32
-"""How many of the last steps `gpuprof explain`'s test is about, unless they take less than that."""
+_LATEST = (32, 16)
+"""How many of the last steps `gpuprof explain`'s test is about, or those of `_LASTING` if there are
+more. Few show sooner that a rank became slow, more that it is slow by less."""
 _BY_CHANCE = 1e-6
 """The corrected probability of chance below which a rank is slow. With a look every second, chance
 gets there once in ten days at most, even if each look were about other steps."""
@@ -83,8 +84,10 @@ def suspect(run: Run, since: int = 0, known: Collection[str] = ()) -> Suspect | 
     positions = [position for position in written(run) if run.steps[position].start >= since]
     _keep(run, positions)
     stragglers_now = [_became_slow(run, group, known) for group in run.groups]
-    latest = _last(run, positions)
-    if latest:
+    for least in _LATEST:
+        latest = _last(run, positions, least)
+        if not latest:
+            break
         _keep(run, latest)
         step = float(np.mean([run.steps[position].duration for position in latest]))
         stragglers_now += [one for one in stragglers.find(run) if _is_slow(run, one, step)]
@@ -100,11 +103,11 @@ def _keep(run: Run, positions: Collection[int]) -> None:
             run.steps[position] = attrs.evolve(run.steps[position], warm_up=True)
 
 
-def _last(run: Run, positions: Sequence[int]) -> Sequence[int]:
-    """The last `_LATEST` of some steps, or more if these last too short; empty if all do."""
+def _last(run: Run, positions: Sequence[int], least: int) -> Sequence[int]:
+    """The last of some steps, so many or more that take `_LASTING`; empty if all take less."""
     since = run.steps[positions[-1]].end - _LASTING if positions else 0
     before = [at for at in positions if run.steps[at].start <= since]
-    return positions[max(0, min(len(before) - 1, len(positions) - _LATEST)) :] if before else []
+    return positions[max(0, min(len(before) - 1, len(positions) - least)) :] if before else []
 
 
 def _became_slow(run: Run, group: str, known: Collection[str]) -> Straggler | None:
