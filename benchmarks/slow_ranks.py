@@ -26,8 +26,9 @@ import gpuprof
 import numpy as np
 import ray
 from gpuprof._analysis import reading
+from gpuprof._analysis.live import Live
 from gpuprof._analysis.run import Floats, Run
-from gpuprof._analysis.trigger import STEPS, suspect
+from gpuprof._analysis.trigger import SECONDS, STEPS, suspect
 from gpuprof._artifacts import slow_ranks
 from gpuprof.ray import Profiler
 from tabulate import tabulate
@@ -36,12 +37,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from truth.causes import Cause
 from truth.jobs import Job, drawn
+from truth.topologies import TOPOLOGIES
+from truth.world import Machine
 
 _RANKS = 4
 _ONSET = 30
 _PATIENCE = 40.0
 """Seconds from the onset after which a rank counts as missed."""
-_SECONDS = 10.0
+_IN_TIME = 10.0
 """The goal."""
 _STEPS = 5
 """The same, for long steps."""
@@ -160,7 +163,7 @@ def _real(count: int, steps: int) -> list[list[object]]:
         slow = [_run(directory, seed, steps, has_cause=True) for seed in range(count)]
         healthy = [_run(directory, seed, steps, has_cause=False) for seed in range(count)]
     right = [answer for answer in slow if answer.found == [answer.slow]]
-    in_time = sum(answer.took <= _SECONDS for answer in right)
+    in_time = sum(answer.took <= _IN_TIME for answer in right)
     rows += [
         ["real, slow rank", count, "right rank captured in time", in_time, round(0.95 * count),
          _spread([answer.took for answer in right], "s")],
@@ -219,7 +222,7 @@ def _slow_simulated(count: int, ranks: list[int]) -> list[list[object]]:
     rows: list[list[object]] = []
     for kind, answers in kinds.items():
         right = [(taken, seconds) for who, taken, seconds in answers if who == "right"]
-        in_time = sum(taken <= _STEPS or seconds <= _SECONDS for taken, seconds in right)
+        in_time = sum(taken <= _STEPS or seconds <= _IN_TIME for taken, seconds in right)
         taken = [float(steps) for steps, _ in right]
         spread = _spread(taken, "steps")
         name, goal = f"simulated, slow rank, {kind}", round(0.95 * len(answers))
@@ -229,6 +232,25 @@ def _slow_simulated(count: int, ranks: list[int]) -> list[list[object]]:
             ["", len(answers), "other rank suspected",
              sum(who == "other" for who, *_ in answers), 0, ""],
         ]  # fmt: skip
+    return rows
+
+
+def _looks(counts: list[int]) -> list[list[object]]:
+    """What a look costs, by the number of ranks: of a job that has as many steps as count."""
+    rows: list[list[object]] = []
+    for ranks in counts:
+        machine = Machine(_SEED, STEPS, TOPOLOGIES["data parallel"].groups(ranks))
+        with tempfile.TemporaryDirectory() as directory:
+            Job("looks", "data parallel", machine).write(Path(directory) / "run")
+            live = Live(Path(directory) / "run", STEPS, SECONDS)
+            times = []
+            for _ in range(5):
+                began = time.process_time()
+                run = live.look()
+                assert run is not None
+                suspect(run)
+                times.append(1000 * (time.process_time() - began))
+        rows.append([f"a look at {ranks} ranks", 5, "ms of a processor, least", min(times), "", ""])
     return rows
 
 
@@ -259,12 +281,14 @@ def main() -> int:
     parser.add_argument("--simulated", type=int, default=150)
     parser.add_argument("--slow", type=int, default=40)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4, 8, 16, 32])
+    parser.add_argument("--looks", type=int, nargs="*", default=[4, 32, 128])
     parser.add_argument("--real", type=int, default=20)
     parser.add_argument("--steps", type=int, default=160)
     given = parser.parse_args()
     rows = [
         *_simulated(given.simulated, given.ranks, given.steps),
         *_slow_simulated(given.slow, given.ranks),
+        *_looks(given.looks),
     ]
     if given.real:
         with tempfile.TemporaryDirectory() as directory:
