@@ -42,7 +42,7 @@ QUICK = {
     "sample_cost": ["--rounds", "1"],
     "sampling_cost": ["--turns", "1", "--rates", "20"],
     "scale": ["--counts", "10"],
-    "slow_ranks": ["--simulated", "2", "--slow", "1", "--looks", "4", "--real", "0", "--steps", "30"],
+    "slow_ranks": ["--simulated=2", "--slow=1", "--looks=4", "--real=0", "--steps=30"],
     "timeline": ["--workers", "8", "--spans", "100000"],
     "timing_merge": ["--trees", "10"],
     "timing_overhead": ["--rounds", "1", "--iterations", "10"],

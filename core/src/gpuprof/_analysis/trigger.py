@@ -22,8 +22,10 @@ from gpuprof._analysis.stragglers import ALL, Floats, Straggler
 
 STEPS, SECONDS = 128, 8.0
 """How many of the last steps to look at, or those of so many seconds if there are more."""
-_WORTH = 0.15
-"""Share of a step by which a rank must exceed the slowest of the others."""
+_WORTH = 0.1
+"""Share of a step by which a rank that became slow must exceed the slowest of the others."""
+_WORTH_ALL_ALONG = 0.15
+"""The same of a rank that is slow: equal ranks wander, and nothing tells how much they do."""
 _LASTING = 2e9
 """Nanoseconds for which a rank must have been slow: one that lacked a processor for a moment will
 be as fast as the others before a profiler looks."""
@@ -149,7 +151,7 @@ def _is_slow(run: Run, straggler: Straggler, step: float) -> bool:
     return (
         straggler.kind in ("rank", "node", "drift")
         and straggler.probability <= _BY_CHANCE
-        and straggler.gain >= _WORTH * step
+        and straggler.gain >= _WORTH_ALL_ALONG * step
         and straggler.slowest >= OFTEN * straggler.steps
         and lead >= _STEADY * spread / others
     )
