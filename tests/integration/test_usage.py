@@ -130,5 +130,5 @@ def test_page_faults_that_read_a_disk_are_counted_by_step(
     kind = subprocess.check_output(["stat", "-f", "-c", "%T", tmp_path], text=True).strip()
     if kind in ("tmpfs", "ramfs"):
         pytest.skip("files are in memory here")
-    assert processes[LEAKS]["faults"] > 0.9 * PAGES  # a crowded machine adds some
-    assert processes[BURNS]["faults"] < 0.5 * PAGES
+    # the kernel may keep some pages, or give several at once, and a crowded machine adds faults
+    assert processes[LEAKS]["faults"] > max(0.2 * PAGES, 4 * processes[BURNS]["faults"])

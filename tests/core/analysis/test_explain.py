@@ -39,7 +39,7 @@ HELPS = {
     "slow node": "if node node-1 were as fast as the others, the run would take ",
     "slow environment": "if EnvGroup-1 were as fast as its group's median, the run would take ",
     "serial driver": "without Runner in runner/compute_rewards, the run would take ",
-    "data stall": "without ActorGroup-",
+    "data stall": "without the ranks of ActorGroup",
     "late start": "if RolloutGroup-1 began with the others, the run would take ",
     "slow weight sync": "without ActorGroup-0 in actor/sync_model_to_rollout, the run would take ",
     "pauses": "without the pauses of EnvGroup-1, the run would take ",

@@ -104,6 +104,9 @@ _BUSY = 0.8
 """Share of the steps that a server must work to be one that bounds the run, without a queue."""
 _FAR = 30 * 86_400
 """Seconds from which the time until a machine's memory is used up is not worth a word."""
+_FAR_STEPS = 50
+"""How many times the steps seen are too many to tell from them when memory is used up: what grew in
+the first minute, as a cache, may not go on."""
 SYNC_NAMES = re.compile(
     r"(?<!a)sync|weight|broadcast|all_?(reduce|gather|to_?all)|reduce_?scatter|barrier"
 )
@@ -909,7 +912,8 @@ def leaks(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         usage = record.usage[numbers[0]]
         steps = usage.available / grows_on[usage.node]
         seconds = steps * record.loop / len(record.usual) / 1e9
-        known = usage.available and seconds <= _FAR
+        is_near = seconds <= _FAR and steps <= _FAR_STEPS * len(record.usual)
+        known = usage.available and is_near
         yield Suspect(
             finding=_finding(
                 record,

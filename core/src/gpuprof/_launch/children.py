@@ -124,6 +124,7 @@ def _process_row(row: Row, process: Any) -> Row | None:
     session = public.session()
     if session is not None and session.ledger is not None:
         session.ledger.event(STARTS_RANKS, group=group)
+        session.starts_ranks = True
     return row
 
 

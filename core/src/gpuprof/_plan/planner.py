@@ -259,8 +259,8 @@ class Planner:
             )
         if contract.starts_in_thread(self._parts[0]) and not worker.lifetime:
             notes.append(
-                f"{config.backend} records the thread that calls gpuprof.step: mark the steps in "
-                "the worker itself"
+                f"{config.backend} records the thread in which a step begins, so steps must begin "
+                "in the worker: those of its optimizer, or of gpuprof.step"
             )
         return PlannedWorker(
             worker=worker,

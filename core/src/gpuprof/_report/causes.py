@@ -66,7 +66,8 @@ def words(finding: Finding) -> Words:
 def what_if(cause: Finding | Promise) -> str:
     """What the run would take without a cause, as a clause of a sentence."""
     several = len(cause.workers) > 1
-    without = "without {worker} in {scope}"
+    who = "the ranks of {group}" if several else "{worker}"
+    without = f"without {who} in {{scope}}"
     if cause.scope in _NO_SCOPES:
         without = f"without what {{worker}} does {_where(cause)}"
     condition = _IF.get(cause.cause, without).format(
@@ -265,7 +266,7 @@ def _leak(finding: Finding) -> Words:
     grows = f"{who}'s memory grows by"
     if len(finding.workers) > 1:
         grows = f"The memory of {listed(finding.workers)} grows, most in {who}, by"
-    left = ""
+    left = " A cache that still fills looks the same."
     if facts.left is not None:
         seconds, steps = facts.left
         left = (

@@ -78,6 +78,7 @@ class Session:
         ledger: the record of when scopes began and ended; ``None`` if the ledger is switched off.
         launched: whether `gpuprof run` has started this process, and no other process ends its run.
         drives: whether the process's tree is that of the run's driver.
+        starts_ranks: whether it has started ranks of the run by itself.
         outside: a context manager that times a step outside windows; it does nothing if no window
             can open in this process.
         refuses_orders: why only the job's own steps can open a window; ``None`` if the driver can,
@@ -118,6 +119,7 @@ class Session:
         self.ended = False
         self.launched = False
         self.drives = False
+        self.starts_ranks = False
         self._over = False
         self._finish = None if self.child else _finish_command(self.row, self.name, self.pid)
         # set in a child process that is recorded in the report of its worker's whole life
@@ -285,7 +287,7 @@ class Session:
                 log().info("%s", "\n".join([str(self.timing), *(lines(totals) if totals else [])]))
             if self.row["rank"] == 0:
                 run = os.path.dirname(directory(self.row))
-                if self.ledger is not None and self.ledger.steps_known:
+                if self.ledger is not None and (self.ledger.steps_known or self.starts_ranks):
                     log().info(
                         "once all processes have ended: gpuprof explain %s (all trees: gpuprof "
                         "report)",
