@@ -76,7 +76,9 @@ def test_a_restarted_actor_overwrites_nothing(
     assert ["ActorGroup-0.start-1.json", "ActorGroup-0.start-2.json"] == sorted(
         file.name for file in tmp_path.glob("*/*/ActorGroup-0.start-*.json")
     )
-    (tree,) = (message for message in caplog.messages if message.startswith("ActorGroup-0 profile"))
+    # on a busy machine, it may have waited for a processor, and is said to be slow
+    named = re.compile(r"ActorGroup-0 (\(slow\) )?profile")
+    (tree,) = (message for message in caplog.messages if named.match(message))
     assert {"forward-2", "forward-5"} <= set(re.findall(r"forward-\d", tree))
 
 
