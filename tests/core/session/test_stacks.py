@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import subprocess
 import sys
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -284,3 +287,30 @@ def test_killed_and_forked_processes_keep_what_they_had(recorder: Recorder) -> N
     send_a_line()
     worker.communicate(timeout=DEADLINE)
     assert both_sampled()
+
+
+def test_a_place_that_gives_up_the_gil_has_as_many_samples_as_time() -> None:
+    """Though the sampler gets the GIL there first."""
+    sampled: Counter[str] = Counter()
+    thread, content = threading.get_ident(), b"1" * 16_384
+
+    class Recording(Sampler):
+        def _sample(self) -> None:
+            sampled[sys._current_frames()[thread].f_code.co_name] += 1
+
+    def compute() -> None:  # some 1 ms
+        for _ in range(40_000):
+            pass
+
+    def copy() -> None:  # 50 times less
+        hashlib.sha256(content)
+
+    usual = sys.getswitchinterval()
+    sampler = Recording(100, time.monotonic_ns, pytest.fail)
+    sampler.begin()
+    while sampled.total() < 150:
+        compute()
+        copy()
+    sampler.end()
+    assert sampled["copy"] < 0.3 * sampled.total()
+    wait_until(lambda: sys.getswitchinterval() == usual, "the job's switch interval")
