@@ -38,7 +38,7 @@ HELPS = {
     "slow rank": "if RolloutGroup-1 were as fast as its group's median, the run would take ",
     "slow node": "if node node-1 were as fast as the others, the run would take ",
     "slow environment": "if EnvGroup-1 were as fast as its group's median, the run would take ",
-    "serial driver": "without Runner in runner/compute_rewards, the run would take ",
+    "serial driver": "without what Runner does by itself, the run would take ",
     "data stall": "without the ranks of ActorGroup",
     "late start": "if RolloutGroup-1 began with the others, the run would take ",
     "slow weight sync": "without ActorGroup-0 in actor/sync_model_to_rollout, the run would take ",
@@ -1571,7 +1571,7 @@ def test_a_driver_that_runs_between_its_calls_is_named(
     assert known == (bound == bounds(found))
     assert known == (["driver"] == [finding.cause for finding in found.findings])
     gain = "the run would take 40 % less at most"
-    assert known == (f"without what Runner does between its calls, {gain}" == helps(found))
+    assert known == (f"without what Runner does by itself, {gain}" == helps(found))
     assert known == (f"saves   {gain}" in text(found))
 
 

@@ -68,7 +68,9 @@ def what_if(cause: Finding | Promise) -> str:
     several = len(cause.workers) > 1
     who = "the ranks of {group}" if several else "{worker}"
     without = f"without {who} in {{scope}}"
-    if cause.scope in _NO_SCOPES:
+    if cause.cause == "driver":
+        without = "without what {worker} does by itself"
+    elif cause.scope in _NO_SCOPES:
         without = f"without what {{worker}} does {_where(cause)}"
     condition = _IF.get(cause.cause, without).format(
         worker=cause.worker,
@@ -304,7 +306,7 @@ def _driver(finding: Finding) -> Words:
     if finding.scope == BETWEEN_CALLS:
         which = ' gpuprof.timer("…") around a part of its code shows what that part takes.'
     return Words(
-        f"The driver works {duration(finding.seconds)} a step by itself, most of it "
+        f"The driver works {duration(finding.seconds)} a step by itself, the largest part "
         f"{_where(finding)}, while the workers wait for it.",
         f"Move it into a worker, or start the next calls before it.{which}",
     )
