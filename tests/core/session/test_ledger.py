@@ -649,7 +649,8 @@ def test_a_killed_worker_loses_at_most_five_seconds(recorder: Recorder) -> None:
     read = reader.read(path)
     assert not read.ended
     assert last - read.last < 5 * SECOND
-    assert ["main"] == [read.places[place].path for place in read.open["place"]]
+    # the last write may have come in the middle of a short scope, too
+    assert "main" == read.places[read.open["place"][0]].path
 
 
 def test_a_full_disk_costs_the_ledger_and_nothing_else(recorder: Recorder) -> None:
