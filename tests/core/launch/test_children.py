@@ -43,6 +43,11 @@ def test_a_group_is_named_after_its_function() -> None:
     assert ["sample-0", "sample-1"] == [name(process), name(process)]
 
 
+def test_a_group_of_a_function_without_a_name_is_a_valid_name() -> None:
+    """A fork may run a lambda."""
+    assert "lambda-0" == name(CONTEXT.Process(target=lambda: None))
+
+
 def test_a_class_with_the_starters_name_is_another_group() -> None:
     """Or its ranks would be those of the program that starts them."""
     assert "WorkerProcess-0" == name(Worker())

@@ -230,8 +230,8 @@ class Explanation:
         run: the run's id.
         driver: the name of the process that drives the steps; empty if each rank has its own.
         launched: whether `gpuprof run` started the run.
-        started: groups whose ranks another process of the run has started: no profiler can be put
-            in front of them.
+        started_groups: groups whose ranks another process of the run has started, so that no
+            profiler can be put in front of them.
         steps: how many steps there are, and the numbers of those left out.
         seconds: durations of the steps that count: ``median``, ``mean``, ``least``, ``most`` and
             ``sum``; ``loop``: from the beginning of the first of them to the end of the last,
@@ -261,7 +261,7 @@ class Explanation:
     run: str
     driver: str
     launched: bool
-    started: frozenset[str]
+    started_groups: frozenset[str]
     steps: dict[str, Any]
     seconds: dict[str, float]
     attributes: list[Attribute]
@@ -331,7 +331,7 @@ class Explainer:
             run=run.name,
             driver="" if run.driver is None else run.processes[run.driver].name,
             launched=run.launched,
-            started=run.started,
+            started_groups=run.started_groups,
             steps=self._steps(),
             seconds={
                 "median": record.median / 1e9,

@@ -356,7 +356,7 @@ class Run:
         )
 
     @functools.cached_property
-    def started(self) -> frozenset[str]:
+    def started_groups(self) -> frozenset[str]:
         """The groups whose ranks another process of the run has started."""
         return frozenset().union(*map(_groups_started, self.processes))
 

@@ -118,7 +118,8 @@ def _process_row(row: Row, process: Any) -> Row | None:
     is_counted = os.getpid() == _process[0] and _started.total() < _MOST
     if row["profiled"] or not (is_users and is_counted):
         return None
-    group = runs.__name__ if runs.__name__ != row["group"] else f"{runs.__name__}Process"
+    name = runs.__name__.strip("<>")  # of a lambda
+    group = name if name != row["group"] else f"{name}Process"
     row["group"], row["rank"] = group, _started[group] if rank is None else rank
     _started[group] += 1
     session = public.session()

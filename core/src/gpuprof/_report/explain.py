@@ -112,7 +112,7 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
 def as_dict(answer: Explanation) -> dict[str, Any]:
     """The whole answer as a mapping for JSON; docs/explain.md describes its keys."""
     content = {"version": JSON_VERSION, **attrs.asdict(answer)}
-    for name in ("shares", "untimed", "launched", "started", "extra", "quiet", "stall"):
+    for name in ("shares", "untimed", "launched", "started_groups", "extra", "quiet", "stall"):
         del content[name]
     for finding, line, entry in zip(
         answer.findings, answer.extra, content["findings"], strict=True
@@ -304,7 +304,7 @@ def _reason(answer: Explanation) -> str:
 
 
 def _config(answer: Explanation, finding: Finding) -> str:
-    if finding.group in answer.started:
+    if finding.group in answer.started_groups:
         return ""
     return config(finding, rounds=bool(answer.steps["round"]), launched=answer.launched)
 
@@ -610,7 +610,7 @@ def _finding(answer: Explanation, number: int, finding: Finding, line: Line | No
         says = if_ + gain(finding) if finding.samples is None else what_if(finding)
         lines.append(_tables.labelled("   saves   ", says))
     lines.append(_tables.labelled("   next    ", advice.action))
-    if finding.group in answer.started and finding.facts.steps:
+    if finding.group in answer.started_groups and finding.facts.steps:
         lines.append(_tables.labelled("   with    ", _LAUNCHER))
     elif command := _config(answer, finding):
         row = _tables.labelled("   with    ", command)
