@@ -138,7 +138,6 @@ class _Calls:
 
     Args:
         number: the number of the call in its step, from 0.
-        steps: positions of the steps.
         rows: positions in the ledgers' spans, by step and rank.
         starts: when the calls began, in nanoseconds of the run, by step and rank.
         ends: when they ended, likewise.

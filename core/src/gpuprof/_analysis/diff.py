@@ -176,7 +176,6 @@ class Missing:
 
     Args:
         run: the side, ``A`` or ``B``, and the name of this run; in a baseline only the name.
-        workers: the names of the ranks.
     """
 
     run: str
@@ -196,14 +195,9 @@ class Diff:
     """Two sets of runs compared.
 
     Args:
-        before: the first set of runs.
-        after: the second set of runs.
-        step: the change of a step's seconds.
         scopes: the changes of places that both sets have, the largest first.
         new: places that only the second set has, the one that takes most first.
         gone: places that only the first set has, the one that takes most first.
-        groups: the changes of the groups.
-        checks: one for each condition.
         slower_ranks: the rank that costs most first.
         finds_rank: the smallest change of a rank's work relative to the others' that these runs
             would tell from chance nine times in ten, as a ratio; ``None`` where no group has

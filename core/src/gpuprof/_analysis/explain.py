@@ -37,7 +37,6 @@ class GroupTimes:
     """Where a group's time goes in the steps that count.
 
     Args:
-        workers: the number of workers.
         work: share of all workers' time that is spent in scopes that work.
         waits: share of their time in scopes that wait.
         outside: share of their time outside of all scopes; on Ray, mostly between two calls.
@@ -61,7 +60,6 @@ class ScopeTimes:
     """How long a worker of a group spends in a scope per step, in all its calls together.
 
     Args:
-        scope: the path of the scope.
         p50: the median over the workers and the steps that count, in seconds.
         p95: the 95th percentile, in seconds.
         bytes: the mean number of bytes that a worker handles there per step; ``None`` where that
@@ -81,8 +79,6 @@ class PathPart:
 
     Args:
         kind: see `gpuprof._analysis.path.Kind`.
-        seconds: the time in this step.
-        share: share of this step.
         steps: share of the steps that count in which this part is on the path.
     """
 
@@ -99,7 +95,6 @@ class UsedInStep:
     """What a process used in a step, where that is known; see `gpuprof._analysis.usage.StepUsage`.
 
     Args:
-        worker: the process's name.
         processors: how many processors all its threads together kept busy.
         ran: share of the step that its working thread ran.
         waited: share of the step that this thread, ready to run, waited for a processor.
@@ -120,10 +115,7 @@ class Path:
     """The critical path of a step.
 
     Args:
-        step: its number.
         why: why this step was chosen.
-        seconds: its duration.
-        parts: the longest first.
         others: how many shorter parts are left out.
         explained: share of the path that is explained.
         processes: what each process used in this step.
@@ -144,7 +136,6 @@ class KindOfStep:
 
     Args:
         scope: the path of the scope in which they do it.
-        steps: the number of these steps.
         every: the period in steps; ``None`` if it is not regular.
         share: share of the run, by the slowest rank of each step.
     """
@@ -177,8 +168,6 @@ class Remedy:
     """What to add to a job so that more of its path is explained.
 
     Args:
-        kind: which remedy.
-        instruments: all instruments that should be on.
         waits_for: the group that the job waits for; empty if that is not known.
         gone: the workers whose ledgers lack their last calls.
     """
@@ -202,7 +191,6 @@ class Confidence:
         disturbed: share of all steps that profiling disturbed.
         reason: why the explanation does not say what bounds a step; empty if it does.
         worker: the worker with the longest unexplained part of the path.
-        scope: the scope of that part.
         seconds: the length of that part per step.
         remedy: what would explain that part; ``None`` if nothing is missing.
     """
@@ -227,7 +215,6 @@ class Explanation:
     """What `explain` says about a run.
 
     Args:
-        run: the run's id.
         driver: the name of the process that drives the steps; empty if each rank has its own.
         launched: whether `gpuprof run` started the run.
         started_groups: groups whose ranks another process of the run has started, so that no
@@ -239,12 +226,8 @@ class Explanation:
         attributes: numbers that the job gave of its steps, such as tokens.
         mfu: the share of the devices' peak that the steps computed; ``None`` if not known.
         never_ended: phases of samples that did not end: the sample's id, the phase, the worker.
-        kinds: kinds of steps that differ from most steps.
-        groups: where the time of each timed group goes.
-        scopes: how long workers spend in each scope.
         processes: what each process used of its machine, where that is known.
         paths: critical paths of chosen steps; empty if nothing was timed.
-        shares: each activity's share of all critical paths.
         findings: the causes, the most expensive first.
         extra: for each finding, the line of code that takes most of the extra time; ``None`` where
             samples do not tell.
@@ -255,7 +238,6 @@ class Explanation:
         recognised: the places in which ranks appear to meet although no meeting was recorded.
         state: whether the run has ended.
         quiet: see `Run.quiet`, and so is `stall`.
-        problems: files that cannot be read.
     """
 
     run: str
@@ -296,7 +278,6 @@ def explain(run: Run, step: int | None = None) -> Explanation:
     """Explain a run.
 
     Args:
-        run: the run, with at least one step that counts.
         step: the number of the step whose path to show; ``None`` means the median step and the
             slowest step.
     """
@@ -304,11 +285,7 @@ def explain(run: Run, step: int | None = None) -> Explanation:
 
 
 class Explainer:
-    """Explains a run and the paths of its steps, sharing the work between calls.
-
-    Args:
-        run: the run, with at least one step that counts.
-    """
+    """Explains a run and the paths of its steps, sharing the work between calls."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -397,11 +374,7 @@ class Explainer:
     # Steps
 
     def chosen(self, number: int | None = None) -> list[tuple[int, str]]:
-        """The positions of the steps to show, and why each is shown.
-
-        Args:
-            number: the number of the step to show; ``None`` means the median step and the slowest.
-        """
+        """The positions of the steps to show, and why each is shown."""
         record = self.record
         if number is not None:
             numbers = [step.number for step in self.run.steps]

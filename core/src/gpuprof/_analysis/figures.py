@@ -83,7 +83,6 @@ def figure(values: Floats, lasting: float = 0.0, wandering: float = 1.0) -> Figu
     """The typical time.
 
     Args:
-        values: seconds of each step; 0 for a step without any.
         lasting: a relative standard error that more steps would not reduce.
         wandering: the least `_inflation`, estimated from all ranks of the group.
     """
@@ -210,8 +209,6 @@ def compare(
     """Compare two sets of runs.
 
     Args:
-        before: a figure of each run.
-        after: likewise.
         chances: how many figures are compared, if any one that stands out decides. The interval is
             widened accordingly.
         usual: the relative standard deviation to assume for equal runs while it is not measured.
@@ -259,7 +256,6 @@ def _spread(figures: Sequence[Sequence[Sequence[Figure]]], usual: float) -> tupl
 
     Args:
         figures: both sides of all figures that are assumed to differ equally between runs.
-        usual: the usual standard deviation, relative.
     """
     total, worth = usual**2 * _WORTH, _WORTH
     for side in chain.from_iterable(figures):

@@ -27,8 +27,6 @@ class Live:
     """Reads what a run's processes add to their ledgers, and forgets all but the last steps.
 
     Args:
-        directory: the run directory.
-        steps: how many steps count.
         seconds: the steps that began in the last so many seconds count, too.
     """
 
@@ -95,7 +93,6 @@ class Slowest:
     """The rank of a group that works longest per step, in the median of the steps that count.
 
     Args:
-        worker: its name.
         seconds: its work per step.
         others: the median work per step of the other ranks.
     """
@@ -119,9 +116,6 @@ def phases(run: Run, position: int, group: str) -> list[tuple[str, float]]:
     """The scopes in which a group spent a step, and each one's share of the group's time.
 
     Without the time in scopes inside them, the longest first.
-
-    Args:
-        position: that of the step in `Run.steps`.
     """
     numbers = [process.number for process in run.groups[group]]
     rows = run.sums[(run.sums["step"] == position) & np.isin(run.sums["process"], numbers)]
@@ -149,9 +143,6 @@ def doing(run: Run, now: float) -> list[Doing]:
     """What the processes of a run do now, as far as their ledgers tell.
 
     Leaves out scopes around whole steps, such as one around the training loop.
-
-    Args:
-        now: seconds since the epoch.
     """
     begin = max((step.start for step in run.steps if step.complete), default=0)
     current = []
@@ -166,11 +157,7 @@ def doing(run: Run, now: float) -> list[Doing]:
 
 
 def silent(run: Run, now: float) -> list[tuple[Process, float]]:
-    """The processes that have recorded nothing for `SILENT` seconds, and for how many seconds.
-
-    Args:
-        now: seconds since the epoch.
-    """
+    """The processes that have recorded nothing for `SILENT` seconds, and for how many seconds."""
     silences = [
         (process, now - (process.ledger.last + process.ledger.offset) / 1e9)
         for process in run.processes

@@ -134,7 +134,6 @@ class Loop:
         Args:
             factors: the multipliers for each step.
             steps: the positions of the steps to apply them to; ``None`` means all steps.
-            clocks: processes in which time would pass otherwise.
         """
         windows, of_all = self.windows, 1.0
         if steps is not None and not self._all_replayed:

@@ -87,11 +87,7 @@ class Occasion:
 
 
 class Occasions:
-    """The occasions of a record.
-
-    Args:
-        record: the record.
-    """
+    """The occasions of a record."""
 
     def __init__(self, record: Loop) -> None:
         self._record = record

@@ -18,7 +18,6 @@ def tail(successes: float, trials: float, chance: float) -> float:
     Args:
         successes: their number, which is rounded down.
         trials: their number, which is rounded up.
-        chance: the probability that a trial succeeds.
 
     >>> round(tail(9, 10, 0.5), 4), tail(0, 10, 0.5)
     (0.0107, 1.0)

@@ -52,7 +52,6 @@ class Captured:
     """A window that a worker captured.
 
     Args:
-        steps: its steps' numbers.
         times: from when it began to open until it was closed, in nanoseconds; ``None`` if the
             ledgers do not tell, or not to compare with steps.
     """
@@ -65,7 +64,6 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
     """Read a run's ledgers, and what its other files say about its steps.
 
     Args:
-        directory: the run's.
         warm_up: how many of the first steps are warm-up; ``None``: those that take longer.
 
     Raises:
@@ -77,12 +75,7 @@ def read(directory: str | Path, warm_up: int | None = None) -> Run:
 def of_ledgers(
     directory: Path, ledgers: Sequence[Ledger], problems: Sequence[str], warm_up: int | None = None
 ) -> Run:
-    """The same as `read`, of ledgers that were read.
-
-    Args:
-        ledgers: aligned.
-        problems: a sentence for each ledger that cannot be read.
-    """
+    """The same as `read`, of ledgers that were read."""
     about = runs.about(directory)
     if not ledgers:
         raise ConfigError(
@@ -224,7 +217,6 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
     No step is marked; see `mark`.
 
     Args:
-        name: the run's.
         patterns: which scopes wait, as in the configuration's key ``waits``.
     """
     ledgers, other_steps = _of_same_workers(ledgers)
@@ -406,11 +398,7 @@ def _last(ledger: Ledger) -> int:
 
 
 def found_rounds(name: str, ledgers: Sequence[Ledger]) -> list[Step]:
-    """The rounds of a driver's calls, where they are the steps of a run; else empty.
-
-    Args:
-        name: the run's.
-    """
+    """The rounds of a driver's calls, where they are the steps of a run; else empty."""
     drivers = [driver for driver in ledgers if driver.header["role"] == "driver"]
     with_steps = next((driver for driver in drivers if len(driver.edges)), None)
     if not drivers or not (with_steps is None or _noted(with_steps, LIBRARY_STEPS)):

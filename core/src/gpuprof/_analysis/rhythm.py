@@ -39,7 +39,6 @@ class Call:
     """Calls of one method that were sent in a row, with no wait in between.
 
     Args:
-        method: the method.
         time: when the first of them was sent, in nanoseconds.
         actors: the workers that were called; for a task, which any worker may run, the group.
         alone: whether all earlier calls of the method had been waited for.
@@ -250,8 +249,6 @@ class Called:
 
     Args:
         caller: the worker's name; empty for the driver.
-        name: of the actor's class and the method.
-        times: of calls.
     """
 
     caller: str

@@ -82,7 +82,6 @@ class Process:
     """A process with a ledger.
 
     Args:
-        number: its position in `Run.processes`.
         name: as ``ActorGroup-0``; a worker that was started twice has two processes of one name.
         role: ``worker``, ``child`` or ``driver``.
         places: for each place of the ledger its position in `Run.places`; ``-1`` for none.
@@ -104,7 +103,6 @@ class Step:
 
     Args:
         number: what the job calls it. A number may come again.
-        start: nanoseconds.
         end: the same; where the ledgers end if the step did not.
         complete: whether it has ended, in every rank that began it, and no worker was killed in it.
         captured: whether a worker captured it.
@@ -133,12 +131,7 @@ class Step:
 
 @attrs.frozen
 class Collective:
-    """A place in which the ranks of a group were seen to meet, although nothing recorded it.
-
-    Args:
-        group: the worker group.
-        scope: the place's path.
-    """
+    """A place in which the ranks of a group were seen to meet, although nothing recorded it."""
 
     group: str
     scope: str
@@ -149,10 +142,8 @@ class Run:
     """What all ledgers of a run say together.
 
     Args:
-        name: the run's id.
         processes: by node and name.
         places: of all processes together: those with the same keys are one.
-        steps: in the order in which they began.
         instruments: those that the configuration switched on.
         driver: the driver's position in `processes`; ``None`` without one, where every rank marks
             steps of its own.

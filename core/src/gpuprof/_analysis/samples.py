@@ -45,7 +45,6 @@ class Samples:
         ids: the samples' ids by number. An id that is used again is another sample.
         names: the phases' names by number.
         sample: the number of the sample.
-        phase: the number of the phase's name.
         process: the position in `Run.processes`.
         start: nanoseconds of the run's line of time.
         end: the same. A phase that never ended ends with the last record of its process; `LASTING`
@@ -101,7 +100,6 @@ class Tail:
     """The samples that processes worked on between two moments, the last to be done first.
 
     Args:
-        sample: their numbers.
         end: when each was done, in nanoseconds, also where that was after the second moment.
         weight: how many samples each stands for.
     """
@@ -146,7 +144,6 @@ def samples_of(ledgers: Sequence[Ledger], starts: Integers, ends: Integers) -> S
     """Join the phases of all processes.
 
     Args:
-        ledgers: of the run's processes.
         starts: when each of the run's steps began, in order.
         ends: when each of them ended.
     """
@@ -204,9 +201,7 @@ def attributes_of(
     Values of several processes are added up, those of `GAUGES` averaged. NaN where there is none.
 
     Args:
-        ledgers: of the run's processes.
         numbers: of the run's steps, in the order in which they began. A number may come again.
-        starts: when they began.
     """
     positions: dict[int, list[int]] = {}
     for position, number in enumerate(numbers):
@@ -234,10 +229,7 @@ class Attribute:
     """A number that the job gave of its steps.
 
     Args:
-        name: such as ``tokens``.
         mean: of a step.
-        least: of a step.
-        most: of a step.
         per_second: how much of it a second of these steps has; ``None`` for a gauge.
     """
 

@@ -91,12 +91,10 @@ class Group:
     """A worker group, or the driver.
 
     Args:
-        workers: their names.
         work: seconds per step in scopes that do not wait, the mean of its ranks.
         waits: the same in scopes that wait.
         imbalance: the most work of a rank to the mean of the ranks, in the median step; 1 if all
             work as much.
-        scopes: by path.
         ranks: the work of each rank, by worker; empty for a single rank.
         to_others: for each rank, its work relative to the other ranks'; see `Scope`.
     """
@@ -128,11 +126,8 @@ class Promise:
     """The first cause that `gpuprof explain` names, and what a run would take without it.
 
     Args:
-        cause: which one.
         worker: its worker or node; of several the slowest.
         workers: all of them.
-        group: their group.
-        scope: where.
         saves: share of the run.
     """
 
@@ -153,7 +148,6 @@ class Summary:
         setup: what it ran on and with; ``None`` if it does not say.
         seconds: a step; without a driver, of the rank in which it takes longest.
         groups: by name; the driver is one.
-        reports: ``None`` without a receipt.
         overhead: what profiling cost, as the receipt says it.
         problems: sentences on what cannot be read.
         ended_early: a sentence for workers that were killed or crashed.
@@ -197,15 +191,7 @@ class Baseline:
 
 
 def summary_of(directory: str | Path, warm_up: int | None = None) -> Summary:
-    """Summarise a run.
-
-    Args:
-        directory: the run's.
-        warm_up: as for `gpuprof._analysis.reading.read`.
-
-    Raises:
-        ConfigError: it has no ledger.
-    """
+    """Summarise a run."""
     summary = summarise(reading.read(directory, warm_up))
     about = runs.about(directory)
     if about is None:
@@ -437,14 +423,7 @@ def _round(value: float) -> float:
 
 
 def write_baseline(path: str | Path, summaries: Sequence[Summary]) -> int:
-    """Write a baseline, in place of an older one.
-
-    Returns:
-        Its size in bytes.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
+    """Write a baseline, in place of an older one."""
     content = attrs.asdict(Baseline(FORMAT, VERSION, list(summaries)))
     try:
         write_json(str(path), content)
@@ -454,11 +433,7 @@ def write_baseline(path: str | Path, summaries: Sequence[Summary]) -> int:
 
 
 def read_baseline(path: str | Path) -> list[Summary]:
-    """Read the runs of a baseline.
-
-    Raises:
-        ConfigError: it cannot be read, is damaged, or of another version.
-    """
+    """Read the runs of a baseline."""
     try:
         data = formats.load(path, LARGEST_MANIFEST)
         if data.get("format") != FORMAT:

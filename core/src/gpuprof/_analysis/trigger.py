@@ -47,9 +47,6 @@ class Suspect:
     """A rank to capture, and a healthy one to compare it with.
 
     Args:
-        group: their worker group.
-        worker: the slow rank's name.
-        rank: its rank.
         peer: the healthy rank's name.
         peer_rank: its rank.
         peers: how many ranks it was compared with.
@@ -79,7 +76,6 @@ def suspect(run: Run, since: int = 0, known: Collection[str] = ()) -> Suspect | 
     Marks all but the examined steps as warm-up.
 
     Args:
-        run: in which the last steps count.
         since: a time of the run in nanoseconds; steps that began earlier do not count.
         known: names of ranks that are known to be slow.
     """

@@ -47,7 +47,6 @@ class Thread:
     """A thread of Python that ran while the working thread may have needed the interpreter.
 
     Args:
-        name: its name.
         ran: share of the time that it ran.
     """
 
@@ -60,7 +59,6 @@ class Card:
     """A GPU, on the average of the steps that count.
 
     Args:
-        name: its name.
         busy: share of the time in which a kernel ran.
         memory: the most bytes of its memory in use, by all processes.
         of_memory: bytes of its memory.
@@ -85,7 +83,6 @@ class Usage:
     """What a process used, on the average of the steps that count.
 
     Args:
-        worker: the process's name.
         processors: how many processors all its threads together kept busy.
         waited: share of the time that its working thread, ready to run, waited for a processor.
         ran: share of the time that this thread ran.

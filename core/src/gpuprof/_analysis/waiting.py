@@ -95,7 +95,6 @@ class InFlight:
     """A collective that has not ended, as torch's flight recorder has it.
 
     Args:
-        group: the description of its process group.
         operation: its name.
         number: its sequence number in the group.
         ranks: the ranks of the job on which it is the oldest of the group.
@@ -114,7 +113,6 @@ class Orphan:
     """A wait for an item of a queue, in a process whose thread that has put items has ended.
 
     Args:
-        thread: the thread's name.
         seconds: since when it has ended.
         last: what its last sample has seen it do; ``None`` without samples.
     """
@@ -129,11 +127,7 @@ Wait = Collective | Cycle | Chain | Unknown | InFlight | Orphan
 
 
 def waits(processes: Sequence[Process], doings: Iterable[Doing]) -> list[Wait]:
-    """Who waits for whom.
-
-    Args:
-        doings: of the same processes.
-    """
+    """Who waits for whom."""
     doings = list(doings)
     mains = {doing.process.file: doing for doing in doings if not doing.thread}
     collectives = list(_collectives(processes, mains))

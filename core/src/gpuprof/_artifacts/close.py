@@ -55,15 +55,10 @@ def wait(
     """Read the nodes repeatedly until nothing is running there.
 
     Args:
-        state: the result of a first call of `look`.
         look: a function that settles ended workers and reads the nodes. Its argument says whether
             to give up on profilers that are still running.
         goes_on: whether, in the state that `look` returned, something is still running.
         timeout: seconds until a last call of `look` that gives up.
-        pause: seconds between two calls of `look`.
-
-    Returns:
-        The result of the last call of `look`.
     """
     until = time.monotonic() + timeout
     while goes_on(state):
@@ -87,14 +82,10 @@ def make_receipt(
     """Make a receipt by comparing the files on the nodes with the plan.
 
     Args:
-        workers: the profiled workers.
-        records: the nodes' files.
-        home: the files that have come home.
         faults: known problems. The receipt adds unreadable files and profilers' problems.
         overhead: the line about the overhead of windows. Default: computed from the workers' step
             times.
         opened: the numbers of windows known to have been opened, by the worker's name.
-        explain: adds details to a row that only the caller knows.
     """
     rows: list[ReceiptRow] = []
     plans = list(workers)
@@ -122,7 +113,6 @@ def settle(about: RunFile, away: str, home: str) -> NodeRecord:
     """Settle this node's part of a run without a driver. Runs on each node.
 
     Args:
-        about: the run's ``run.json``.
         away: the run directory on the nodes.
         home: the run directory into which the files will be brought. If `away` is a different
             directory and does not belong to `home`, it is left alone.
@@ -170,10 +160,7 @@ def write_receipt(
     The manifest lacks workers that never started, because only the driver knew of them.
 
     Args:
-        about: the run's ``run.json``.
-        home: the files that were brought home.
         settled: the records of the nodes that answered. For other nodes, only files at home count.
-        problems: the problems with bringing files home.
     """
     records = {record.node: record for record in read_nodes(home.directory)}
     came_earlier = {
@@ -212,12 +199,7 @@ def write_receipt(
 
 
 def _config(about: RunFile) -> Config:
-    """The settings of a run, except that programs come only from this user's own configuration.
-
-    Raises:
-        ConfigError: the settings are not valid.
-        OutputError: they are nested too deeply.
-    """
+    """The settings of a run, except that programs come only from this user's own configuration."""
     try:
         return load(with_own_programs(about["config"]), system="gpuprof", environ={})
     except RecursionError:
@@ -253,11 +235,7 @@ def _merge(home: NodeRecord, away: NodeRecord) -> NodeRecord:
 
 
 def _at_home(row: ReceiptRow, directories: Mapping[tuple[str, str], str]) -> ReceiptRow:
-    """Point a row to its file at home if the file came home earlier.
-
-    Args:
-        directories: the directory of each such file at home, by node and name.
-    """
+    """Point a row to its file at home if the file came home earlier."""
     name = os.path.basename(row.file or "")
     return (
         attrs.evolve(row, file=os.path.join(directories[row.node, name], name))
@@ -267,16 +245,7 @@ def _at_home(row: ReceiptRow, directories: Mapping[tuple[str, str], str]) -> Rec
 
 
 def list_again(known: Manifest, directory: str, records: Iterable[NodeRecord]) -> int:
-    """List the files of a finished run again, because more may have come home since.
-
-    Args:
-        known: the run's manifest, whose list of files is replaced.
-        directory: the run directory, at home.
-        records: the records of the nodes on which the files were written.
-
-    Returns:
-        The number of files.
-    """
+    """List the files of a finished run again, because more may have come home since."""
     files_by_path = files_at_home(directory)
     files = manifest.entries(files_by_path, [*read_nodes(directory), *records])
     write_json(os.path.join(directory, "manifest.json"), {**known, "files": files})

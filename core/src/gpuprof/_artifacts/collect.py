@@ -49,11 +49,7 @@ class Nodes(Protocol):
         """Call a function on every node; skip those that do not answer in `timeout` seconds."""
 
     def on(self, node: str, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function on the node of this name.
-
-        Raises:
-            OutputError: the node is gone.
-        """
+        """Call a function on the node of this name."""
 
     def stream(
         self, node: str, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]]
@@ -88,10 +84,8 @@ class Collection:
     """The files of one run that have come home, and those still on their nodes.
 
     Args:
-        nodes: the nodes that have the files.
         away: the run directory on the nodes.
         home: the run directory here, which must exist.
-        enabled: whether to move files at all.
         owner: the run directory that the owner files on the nodes must name. Default: `home`. No
             file is moved out of a directory with another owner.
 
@@ -115,12 +109,7 @@ class Collection:
         self._kept: list[tuple[str, str]] = []
 
     def every(self, seconds: float, records: Callable[[], list[NodeRecord]]) -> None:
-        """Start a thread that brings finished reports home until `stop` is called.
-
-        Args:
-            seconds: the pause between two rounds.
-            records: a function that reads the nodes' records.
-        """
+        """Start a thread that brings finished reports home until `stop` is called."""
         threading.Thread(
             target=self._repeat, args=(seconds, records), name="gpuprof-collect", daemon=True
         ).start()
@@ -147,11 +136,6 @@ class Collection:
         progress: Progress | None = None,
     ) -> list[str]:
         """Move files home. Each is removed from its node once it is complete here.
-
-        Args:
-            records: the records of the nodes that have the files.
-            finished_only: move only complete reports.
-            progress: called with the size of each chunk in bytes.
 
         Returns:
             A sentence for each file that could not be moved.
@@ -340,12 +324,7 @@ def _read(path: str, owner: str, offset: int, size: int) -> bytes:
 
 
 def _write(path: str, chunks: Iterable[bytes], mode: int, progress: Progress) -> tuple[int, str]:
-    """Write chunks to a file. Returns its size and SHA-256.
-
-    Args:
-        mode: the file's permissions once it is complete.
-        progress: called with the size of each chunk in bytes.
-    """
+    """Write chunks to a file. Returns its size and SHA-256."""
     with open(create(path, 0o600), "wb") as file:
 
         def take(chunk: bytes) -> None:

@@ -43,11 +43,7 @@ def start(run_directory: str, most: int) -> None:
 
 
 def want_metrics(run_directory: str) -> None:
-    """Have the companion write metrics.
-
-    Raises:
-        OSError: the directory cannot be written.
-    """
+    """Have the companion write metrics."""
     write_json(os.path.join(run_directory, _METRICS), {"metrics": {}})
 
 
@@ -57,11 +53,7 @@ def wants_metrics(run_directory: str) -> bool:
 
 
 def write_metrics(run_directory: str, metrics: dict[str, float | str]) -> None:
-    """Replace the metrics.
-
-    Raises:
-        OSError: the directory cannot be written.
-    """
+    """Replace the metrics."""
     write_json(os.path.join(run_directory, _METRICS), {"metrics": metrics})
 
 

@@ -55,7 +55,6 @@ class Child:
 
     Args:
         seconds: for how long its threads have run, or were ready to run but had no core.
-        time: when it was looked at, in seconds since the epoch.
     """
 
     pid: int
@@ -68,7 +67,6 @@ class Process:
     """A process of the run, and what it is doing.
 
     Args:
-        name: the worker's name, such as ``Learner-3``.
         file: the name of its answer file.
         path: its session file, which it rewrites every few seconds; ``None`` if it has none.
         start: its start time, which tells it from a later process with the same id.
@@ -94,16 +92,11 @@ def ask(directory: str, patience: float = PATIENCE, name: str = "") -> list[Proc
     """Ask all processes of a run for their stacks.
 
     Args:
-        directory: the run directory.
         patience: seconds to wait for processes that may still answer.
         name: the name of a question that was asked on another node; empty for a new one.
 
-    Returns:
-        All known processes of the run, whether or not they answered.
-
     Raises:
         FileExistsError: this question is being asked here already.
-        OutputError: the directory cannot be written, or is not private.
     """
     question = _question(directory, name or f"{time.time_ns():020d}-{secrets.token_hex(3)}")
     try:
@@ -204,12 +197,7 @@ def _answers(question: str) -> list[str]:
 
 
 def _read(path: str) -> formats.Answer:
-    """Read and remove an answer.
-
-    Raises:
-        FileNotFoundError: somebody else has taken it.
-        OutputError: it is damaged; the message has the path and the problem.
-    """
+    """Read and remove an answer."""
     try:
         return formats.read(path, formats.Answer, VERSION)
     finally:

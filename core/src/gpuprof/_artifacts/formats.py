@@ -38,7 +38,6 @@ class Process(TypedDict):
 
     Args:
         place: the host and container; see `gpuprof._shim.processes.place`.
-        pid: the process id.
         start: the start time; see `gpuprof._shim.processes.process_start`.
     """
 
@@ -72,7 +71,6 @@ class RunFile(TypedDict):
         config: the settings, without secrets.
         driver: the driver, with which the run ends; ``None`` under ``gpuprof run``.
         environment: the hardware and software of the process that began the run.
-        gpuprof: the version of gpuprof.
         commit: the git commit of the working directory; ``None`` without one.
     """
 
@@ -93,7 +91,6 @@ class SlowRank(TypedDict):
     """``slow-<number>.json``: a rank that became slow while the run went on.
 
     Args:
-        worker: its name.
         peer: the name of the healthy rank that was captured beside it.
         says: how slow it was, and what was done, in a sentence.
     """
@@ -110,7 +107,6 @@ class Settled(TypedDict):
     Args:
         files: the paths of the reports, by window number.
         problems: why other reports could not be recovered.
-        windows: the captured windows.
     """
 
     version: int
@@ -151,10 +147,8 @@ class EarlyEnd(TypedDict):
     """A worker whose process ended before the run did, without writing its last state.
 
     Args:
-        worker: ``<group>-<rank>``.
         incarnation: which start of the worker it was.
         step: the step in which the worker's ledger ends; ``None`` if that is not known.
-        restarted: whether the worker was started again.
     """
 
     worker: str
@@ -204,7 +198,6 @@ class Setup(TypedDict):
     """The setup that two runs must have in common to be compared.
 
     Args:
-        config: the settings, without secrets.
         commit: the git commit of the working directory of the driver, or of the first rank.
         versions: the sorted versions, over all processes of the run, of ``gpuprof``, ``python``,
             ``torch``, ``ray``, the GPUs' ``driver`` and the ``profiler``.
@@ -253,11 +246,7 @@ class Frame(list["str | int"]):
 
     @classmethod
     def parse(cls, value: object) -> Frame:
-        """The frame.
-
-        Raises:
-            Invalid: it is none.
-        """
+        """The frame."""
         if not isinstance(value, list) or [type(part) for part in value] != [str, str, int]:
             raise Invalid(value, cls.TAKES[0])
         return cls(value)
@@ -270,11 +259,7 @@ class Stretch(list[int]):
 
     @classmethod
     def parse(cls, value: object) -> Stretch:
-        """The stretch.
-
-        Raises:
-            Invalid: it is none.
-        """
+        """The stretch."""
         if not isinstance(value, list) or [type(part) for part in value] != [int, int, int]:
             raise Invalid(value, cls.TAKES[0])
         _, distance, count = value
@@ -396,9 +381,6 @@ class Answer(_WhoAnswers, _WhatElse):
 def load(path: str | Path, most: int = LARGEST) -> dict[str, Any]:
     """Load one of a run's files without checking its content.
 
-    Args:
-        most: the largest size of the file in bytes.
-
     Raises:
         FileNotFoundError: the file does not exist.
         OutputError: it cannot be read, is not a regular file, is too large, or is not a JSON
@@ -418,11 +400,7 @@ def load(path: str | Path, most: int = LARGEST) -> dict[str, Any]:
 
 
 def check(path: str | Path, data: dict[str, Any], kind: type[File], version: int) -> File:
-    """Check the version of a loaded file, then its types.
-
-    Raises:
-        OutputError: the version or a type is wrong; the message has the path and the problem.
-    """
+    """Check the version of a loaded file, then its types."""
     if data.get("version") != version:
         raise OutputError(
             f"{path}: ignored: version {shown(data.get('version'))}; expected version {version}. "
@@ -436,13 +414,7 @@ def check(path: str | Path, data: dict[str, Any], kind: type[File], version: int
 
 
 def read(path: str | Path, kind: type[File], version: int) -> File:
-    """Read and check one of a run's files.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        OutputError: it cannot be read, is damaged, or has another version; the message has the path
-            and the problem.
-    """
+    """Read and check one of a run's files."""
     return check(path, load(path), kind, version)
 
 

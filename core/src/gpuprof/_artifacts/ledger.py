@@ -149,7 +149,6 @@ class Track:
     Args:
         thread: Python's id of the thread.
         native: the system's id of the thread; ``None`` if the thread ended before its id was read.
-        task: whether the track is a task.
     """
 
     name: str
@@ -176,8 +175,6 @@ class Ledger:
     `header`, which are not corrected.
 
     Args:
-        path: the ledger's file.
-        header: the file's first line.
         places: the places by number; number 0 is outside all places.
         tracks: the tracks by number; number 0 is unknown.
         spans: single calls: a structured array of `SPAN`, on each track in order of their ends.
@@ -206,7 +203,6 @@ class Ledger:
             ``card``.
         usage: what the process used, and its machine's load: an array of `USAGE`, in order of time.
         events: everything else, each with ``event`` and ``time``.
-        size: the number of bytes of the file that were read.
         damaged: the number of bytes at the file's end that could not be read; 0 if none.
         offset: the number of nanoseconds to add to the ledger's times to get the run's times. These
             are nanoseconds since the epoch on the driver's node or, without a driver, on the first
@@ -327,22 +323,14 @@ class Ledger:
 
 
 def read(path: Path) -> Ledger:
-    """Read a ledger, which may be incomplete or still be growing.
-
-    Raises:
-        OutputError: the file is not a ledger, has another version, or cannot be read.
-    """
+    """Read a ledger, which may be incomplete or still be growing."""
     reader = Reader(path)
     reader.read()
     return reader.ledger()
 
 
 class Reader:
-    """Reads a ledger that is growing, again and again, but each part of it only once.
-
-    Args:
-        path: the ledger's file.
-    """
+    """Reads a ledger that is growing, again and again, but each part of it only once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -354,11 +342,7 @@ class Reader:
         self._good = self._size = 0
 
     def read(self) -> None:
-        """Read what the file has had since the last call.
-
-        Raises:
-            OutputError: the file is not a ledger, has another version, or cannot be read.
-        """
+        """Read what the file has had since the last call."""
         try:
             with open(open_regular(self.path), "rb") as file:
                 self._size = os.fstat(file.fileno()).st_size
@@ -445,12 +429,7 @@ class Reader:
 
 
 def blocks_of(path: Path, file: BinaryIO) -> tuple[written.Header, Iterator[tuple[str, bytes]]]:
-    """The header of an open ledger or file of stacks, and each complete block's kind and content.
-
-    Raises:
-        OutputError: the file has another format or another version.
-        OSError: the file cannot be read.
-    """
+    """The header of an open ledger or file of stacks, and each whole block's kind and content."""
     end = _first_hole(file.fileno(), os.fstat(file.fileno()).st_size)
     return _header(path, file.readline(_LARGEST_LINE)), _blocks(file, end)
 
@@ -480,9 +459,6 @@ def entries(content: bytes, keys: Mapping[str, tuple[type, ...]]) -> list[dict[s
 
     Args:
         keys: the keys that each entry must have, with the valid types of their values.
-
-    Raises:
-        ValueError: the block holds anything else.
     """
     values = parse_json(content)
     if not isinstance(values, list) or not all(
@@ -493,11 +469,7 @@ def entries(content: bytes, keys: Mapping[str, tuple[type, ...]]) -> list[dict[s
 
 
 def texts(content: bytes) -> list[str]:
-    """Parse a JSON block: a list of texts.
-
-    Raises:
-        ValueError: the block holds anything else.
-    """
+    """Parse a JSON block: a list of texts."""
     values = parse_json(content)
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ValueError("expected texts")
@@ -548,16 +520,7 @@ def _add_places(places: list[Place], new: Sequence[dict[str, Any]]) -> None:
 
 
 def _check(rows: Rows, places: int, tracks: int, words: int) -> None:
-    """Reject invalid rows, so that no analysis has to expect them.
-
-    Args:
-        places: how many places the ledger has so far.
-        tracks: how many tracks the ledger has so far.
-        words: how many names of phases, notes and attributes the ledger has so far.
-
-    Raises:
-        ValueError: a row is one that no process writes; the message says why.
-    """
+    """Reject invalid rows, so that no analysis has to expect them."""
     for name in rows.dtype.names or ():
         if name == "value":
             if not abs(rows[name]).max(initial=0.0) <= _LARGEST_VALUE:  # nor is nan

@@ -29,14 +29,7 @@ _BLOCK = 2**20
 
 @attrs.frozen
 class Filed:
-    """A complete file.
-
-    Args:
-        file: its path.
-        size: its size in bytes.
-        sha256: the SHA-256 of its content, in hexadecimal.
-        mode: its permissions.
-    """
+    """A complete file."""
 
     file: str
     size: int
@@ -49,10 +42,6 @@ def checksum(path: str, dir_fd: int | None = None) -> Filed:
 
     Args:
         dir_fd: the open directory that the file is in, in place of the directory in `path`.
-
-    Raises:
-        OSError: the file cannot be read.
-        UnsafeFile: it is not a regular file, or has too large holes.
     """
     name = path if dir_fd is None else os.path.basename(path)
     with open(open_regular(name, dir_fd), "rb") as file:
@@ -64,11 +53,7 @@ def checksum(path: str, dir_fd: int | None = None) -> Filed:
 def measure(
     chunks: Iterable[bytes], take: Callable[[bytes], object] = lambda chunk: None
 ) -> tuple[int, str]:
-    """The size and SHA-256 of a file that is read in chunks.
-
-    Args:
-        take: called with each chunk.
-    """
+    """The size and SHA-256 of a file that is read in chunks."""
     digest, size = hashlib.sha256(), 0
     for chunk in chunks:
         take(chunk)
@@ -84,7 +69,6 @@ def entries(
 
     Args:
         filed: the files, by the name of the node on which each was written and its path there.
-        records: the nodes' records of their workers, windows and tools.
     """
     about_files: dict[tuple[str, str], AboutFile] = {}
     for record in records:
@@ -132,12 +116,7 @@ def reports(start: Start) -> Iterator[tuple[AboutFile, Sequence[str]]]:
 
 
 def setup(beginning: RunFile, records: Iterable[NodeRecord]) -> Setup:
-    """The hardware, software and settings of the run and its workers.
-
-    Args:
-        beginning: ``run.json``.
-        records: the nodes' records of their workers and tools.
-    """
+    """The hardware, software and settings of the run and its workers."""
     versions: dict[str, set[str]] = {"gpuprof": {beginning["gpuprof"]}, "profiler": set()}
     nodes: dict[str, set[str]] = {}
     gpus: dict[str, list[str]] = {}
@@ -176,14 +155,7 @@ def write(
     ended_early: list[EarlyEnd] | None = None,
     ended_by_job: list[EarlyEnd] | None = None,
 ) -> None:
-    """Write the manifest of a run.
-
-    Args:
-        setup: the run's hardware, software and settings.
-        workers: the plan, if it is known.
-        ended_early: workers that were killed or crashed, if that is known.
-        ended_by_job: workers that the job itself ended, if that is known.
-    """
+    """Write the manifest of a run."""
     content: Manifest = {
         "version": MANIFEST_VERSION,
         "run": run,

@@ -21,9 +21,6 @@ class Place:
     """Where a report belongs.
 
     Args:
-        run: the run's id.
-        group: the worker group.
-        rank: the rank in its group.
         windows: the labels of the windows that the report holds.
         first_step: the first step of these windows; -1 for the worker's whole life.
         seconds: how long the windows recorded in total; ``None`` if that is unknown for any.

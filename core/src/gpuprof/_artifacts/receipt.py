@@ -19,11 +19,7 @@ class ReceiptRow:
     """One window and its expected file.
 
     Args:
-        worker: ``<group>-<rank>``.
-        window: the window's label.
         file: the file's absolute path on its node; ``None`` if none could be expected.
-        size: the file's size in bytes.
-        state: the file's state.
         cause: why the file is not complete, or holds more than the window.
         detail: further details of the cause.
         planned: the file's name in the plan, the same for windows that share a file; empty if the
@@ -69,7 +65,6 @@ class Receipt:
     """Which reports were expected, which exist, which are missing, and why.
 
     Args:
-        rows: one for each worker, window and restart.
         directory: the run directory; ``None`` if nothing was profiled.
         faults: problems other than missing files, one sentence each.
         overhead: how much longer steps took inside windows, in one line; empty if there is nothing
@@ -150,9 +145,6 @@ def count(rows: Sequence[RowEntry]) -> tuple[int, int]:
     """Count the expected reports and the complete ones.
 
     A report of several windows is complete when it holds all of them.
-
-    Args:
-        rows: the rows of a receipt, as in the manifest.
     """
     files = {
         (row["worker"], row["planned"]): (row["node"], row["file"])

@@ -121,9 +121,7 @@ class NodeRecord:
     """One node's part of a run.
 
     Args:
-        node: host name.
         directory: the run directory's absolute path on that node, with the node's name.
-        starts: all starts of workers on the node, in no order.
         sizes: the size of each regular file in the directory in bytes, by name.
         faults: a message for each file that could not be read.
         damaged: what is wrong with each report that cannot be read, by the report's name.

@@ -16,11 +16,7 @@ _LONGEST = 128
 
 
 def given_run_id(environ: Mapping[str, str]) -> str | None:
-    """The id that the user gave; ``None`` if the variable is not set.
-
-    Raises:
-        ConfigError: the id is empty, too long, or not a valid name.
-    """
+    """The id that the user gave; ``None`` if the variable is not set."""
     text = environ.get(RUN_VARIABLE)
     if text is None:
         return None
@@ -32,11 +28,6 @@ def given_run_id(environ: Mapping[str, str]) -> str | None:
 
 
 def new_run_id(began: time.struct_time | None = None, suffix: str = "") -> str:
-    """A new id: the UTC time and six hex digits.
-
-    Args:
-        began: the UTC time. Default: now.
-        suffix: the digits. Default: random.
-    """
+    """A new id: the UTC time and six hex digits."""
     moment = time.strftime("%Y%m%d-%H%M%S", began or time.gmtime())
     return f"{moment}-{suffix or secrets.token_hex(3)}"

@@ -50,10 +50,7 @@ class Run:
     """One run.
 
     Args:
-        name: the run's id.
-        directory: the run directory's absolute path.
         begun: when the run began, in seconds since the epoch.
-        backend: the profiler's name.
         reports: the numbers of expected reports and of complete ones; ``None`` before there is a
             receipt.
         size: the size of the run directory in bytes.
@@ -87,8 +84,6 @@ class About:
     """What the two files in a run directory say about the run.
 
     Args:
-        directory: the run directory.
-        run: the run's id.
         beginning: ``run.json``; ``None`` if it is missing or cannot be read.
         manifest: ``manifest.json``; ``None`` if it is missing or cannot be read.
         faults: a message for each of the two that cannot be read.
@@ -188,12 +183,8 @@ def begin(directory: str, run: str, config: Config, driven: bool = False) -> Run
     Args:
         driven: whether this process is the run's driver, so that the run ends with it.
 
-    Returns:
-        The content of ``run.json``.
-
     Raises:
         ConfigError: a run of this name exists.
-        OSError: the directory cannot be written.
     """
     content: RunFile = {
         "version": RUN_VERSION,
@@ -225,7 +216,6 @@ def join(directory: str, run: str, config: Config, restarted: bool) -> None:
 
     Raises:
         ConfigError: a run of this name has ended, or was not started by `gpuprof run`.
-        OSError: the directory cannot be written.
     """
     try:
         begin(directory, run, config)
@@ -335,12 +325,8 @@ def find(output_dir: str, name: str = LATEST) -> str:
     """Find the directory of a run.
 
     Args:
-        output_dir: the directory of the runs.
         name: the run's name; or `LATEST` for the newest run that has files of a node. A run whose
             start was refused has none.
-
-    Raises:
-        ConfigError: there is no such run.
     """
     beginnings: dict[str, tuple[float, str]] = {}
     for path in _directories(output_dir):
@@ -386,11 +372,7 @@ def _directories(output_dir: str) -> list[Path]:
 
 
 def remove(run: Run) -> None:
-    """Remove a run directory.
-
-    Raises:
-        OutputError: the directory is not a run directory, or cannot be removed.
-    """
+    """Remove a run directory."""
     if about(run.directory) is None:
         raise OutputError(f"{run.directory!r} is not a run directory; left alone")
     try:

@@ -40,7 +40,6 @@ def settle_node(
     Each start of a worker is settled once.
 
     Args:
-        plan: the profiled workers, by group and rank.
         give_up: end the remaining processes of profilers whose main process has ended. A profiler
             that is still writing its report may finish: `gpuprof collect` brings it home later.
         node: a dead node's name, to settle that node's files on a shared file system instead.
@@ -81,11 +80,7 @@ def settle_node(
 
 
 def find_damage(planner: Planner, record: NodeRecord) -> NodeRecord:
-    """Have the backend check each report of a node, because a full disk truncates reports.
-
-    Args:
-        record: the record of a node whose files can be read from here.
-    """
+    """Have the backend check each report of a node, because a full disk truncates reports."""
     check = planner.manager("all").hook.check_report
     damage = {}
     for name, size in record.sizes.items():
@@ -237,7 +232,6 @@ def stalled(scratch: str, note: str) -> bool:
     """Whether the tool's processes have neither run nor waited for a disk for `PATIENCE` seconds.
 
     Args:
-        scratch: the tool's temporary directory.
         note: a file that keeps this call's observations, because the next call may come from
             another process.
     """

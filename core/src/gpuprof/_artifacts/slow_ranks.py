@@ -22,11 +22,7 @@ def found(run_directory: str) -> list[SlowRank]:
 
 
 def note(run_directory: str, worker: str, peer: str, says: str) -> None:
-    """Leave a slow rank for the receipt.
-
-    Raises:
-        OSError: the directory cannot be written.
-    """
+    """Leave a slow rank for the receipt."""
     content: SlowRank = {"version": SLOW_VERSION, "worker": worker, "peer": peer, "says": says}
     number = len(list(Path(run_directory).glob("slow-*.json"))) + 1
     write_json(os.path.join(run_directory, f"slow-{number}.json"), content)

@@ -73,14 +73,7 @@ class Stacks:
 
 
 def read(ledger: Ledger) -> Stacks | None:
-    """Read the samples of a process; ``None`` if it was not sampled.
-
-    Args:
-        ledger: the process's ledger, as read by `gpuprof._artifacts.ledger.ledgers`.
-
-    Raises:
-        OutputError: the file is damaged, or cannot be read.
-    """
+    """Read the samples of a process; ``None`` if it was not sampled."""
     path = ledger.path.with_suffix(SUFFIX)
     functions = [Function("", "", "")]
     stacks, samples = [np.zeros(1, STACK)], [np.zeros(0, SAMPLE)]

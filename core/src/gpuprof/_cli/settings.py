@@ -113,9 +113,6 @@ def find_run(name: str, output_dir: str) -> str:
     """The directory of a run, or a file in one, given by name or by path.
 
     For the name `latest`, prints the path on stderr.
-
-    Raises:
-        ConfigError: there is no such run.
     """
     if os.path.exists(name) or os.sep in name:
         return name
@@ -179,11 +176,7 @@ WIDE_HINT = "--wide shows everything."
 
 
 def parts(words: tuple[str, ...]) -> tuple[str | None, list[str]]:
-    """The configuration file, if there is one, and the overrides.
-
-    Raises:
-        click.UsageError: more than one file is given.
-    """
+    """The configuration file, if there is one, and the overrides."""
     overrides = [word for word in words if is_override(word)]
     files = [word for word in words if word not in overrides]
     if len(files) > 1:

@@ -34,7 +34,6 @@ class Key:
             has several names.
         takes: its valid values, worded as in errors.
         default: as YAML; ``None`` if the key is required or the tool has its own default.
-        help: what it does; may be empty for a backend's key.
         variable: the environment variable that sets it, or empty.
         where: the parts of the tool that have the key; empty if all have it.
         since: the first release of the tool that has the key; empty if all releases have it.
@@ -58,11 +57,7 @@ def own_keys() -> list[Key]:
 
 
 def backend_keys(backend: str) -> list[Key]:
-    """The keys of a backend's or a plugin's section, each followed by the known keys inside it.
-
-    Raises:
-        PluginError: it is not installed, or is broken.
-    """
+    """The keys of a backend's or a plugin's section, each followed by the known keys inside it."""
     return list(keys_of(loading.model_of(backend), f"{backend}."))
 
 
@@ -70,9 +65,6 @@ def find(path: str) -> list[Key]:
     """The key at a path. The name of a backend gives the keys of its section.
 
     A path inside a free-form mapping gives the key of that mapping.
-
-    Raises:
-        ConfigError: there is no such key.
     """
     own = {key.path: key for key in own_keys()}
     for section in sources.SECTIONS:

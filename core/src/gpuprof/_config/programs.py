@@ -20,9 +20,6 @@ def with_own_programs(settings: Mapping[str, Any]) -> dict[str, Any]:
     Anybody may have written these settings, so gpuprof never runs a program that they name. It
     takes programs from the user's own configuration, which ``GPUPROF_CONFIG`` and other variables
     set, or else from PATH.
-
-    Args:
-        settings: a configuration in gpuprof's own keys.
     """
     result = copy.deepcopy(dict(settings))
     if isinstance(result.get("backend"), str):

@@ -364,11 +364,7 @@ class Config:
         return self.where(f"groups.{patterns[-1]}.{key}" if patterns else key)
 
     def recorded_as(self, group: str) -> str | None:
-        """The group in which `gpuprof run` records the actors of a class; ``None`` leaves them out.
-
-        Args:
-            group: the class's name.
-        """
+        """The group in which `gpuprof run` records a class's actors; ``None`` leaves them out."""
         recording = Recording()
         for pattern, override in self._overrides(group):
             values = {key: value for key, value in override.items() if key in RECORDING_KEYS}
@@ -468,11 +464,7 @@ DISABLED = Config(backend="none", enabled=False)
 
 
 def structure_layer(values: dict[str, Any], model: type[Any], path: str, source: Source) -> Any:
-    """Structure the values of one layer.
-
-    Raises:
-        ConfigError: with every problem and its path in `source`.
-    """
+    """Structure the values of one layer."""
     try:
         return structure(values, model)
     except ConfigError as error:

@@ -27,9 +27,6 @@ def masked(
 ) -> dict[str, str | None]:
     """`environment` with the values of secrets hidden.
 
-    Args:
-        secret: names of further variables to hide.
-
     >>> masked({"WANDB_API_KEY": "abc", "MODE": "trace", "PROXY": "u:p@h"}, {"PROXY"})
     {'WANDB_API_KEY': '***', 'MODE': 'trace', 'PROXY': '***'}
     """
@@ -45,11 +42,7 @@ def is_secret(name: str) -> bool:
 
 
 def secret_variables(options: Any) -> frozenset[str]:
-    """Names of the variables set by the user that the backend does not know, or that are secret.
-
-    Args:
-        options: the options of the backend; their `env` has the variables.
-    """
+    """Names of the variables set by the user that the backend does not know, or that are secret."""
     variables = getattr(options, _ENVIRONMENT, None)
     prefixes = _known_variables(type(options))
     return frozenset(

@@ -60,9 +60,6 @@ class Integers:
     def parse(cls, entries: object) -> Integers:
         """Read a list of integers and slices, or a single one.
 
-        Raises:
-            ConfigError: lists every entry that is neither, with its position as the path.
-
         >>> list(Integers.parse([7, "2:4", 3]))
         [2, 3, 7]
         """
@@ -244,7 +241,6 @@ class Ledgers:
     """Whether processes write ledgers, and how large ledgers may become.
 
     Args:
-        enabled: whether processes write ledgers.
         bytes_per_step: the limit for one process and step, in bytes.
         total: the limit for all processes of the run on a node together, in bytes.
     """

@@ -134,9 +134,6 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 def parse_yaml(text: str) -> Any:
     """The value of a YAML document.
 
-    Raises:
-        yaml.YAMLError: the text is not valid YAML.
-
     >>> parse_yaml("[3, 10:12, 0x10]")
     [3, '10:12', 16]
     """
@@ -163,9 +160,6 @@ def read_file(path: str | os.PathLike[str]) -> Any:
 
     If the file has interpolations (``${…}``), the result is an OmegaConf object, which resolves
     them on access.
-
-    Raises:
-        ConfigError: the file cannot be read, or it needs OmegaConf, which is not installed.
     """
     try:
         with Path(path).open(encoding="utf-8") as file:
@@ -200,9 +194,6 @@ def find(data: Any, path: str) -> tuple[bool, Any]:
 
     Reads no values elsewhere, because some may not be resolvable here.
 
-    Raises:
-        ConfigError: the value is an interpolation that cannot be resolved.
-
     >>> find({"cluster": {"profiling": None}}, "cluster.profiling")
     (True, None)
     >>> find({"cluster": 3}, "cluster.profiling")
@@ -229,9 +220,6 @@ def has(data: Any, path: str) -> bool:
 def pick(data: Any, paths: Iterable[str]) -> dict[str, Any]:
     """A plain mapping with only the values at the given dotted paths.
 
-    Raises:
-        ConfigError: lists every value that cannot be resolved.
-
     >>> pick({"a": {"b": 1, "c": 2}, "d": 3}, ["a.b", "x"])
     {'a': {'b': 1}}
     """
@@ -254,11 +242,7 @@ def pick(data: Any, paths: Iterable[str]) -> dict[str, Any]:
 
 
 def section(data: Any) -> tuple[Any, str]:
-    """The configuration in `data` and its path: one of `SECTIONS`, or all of `data`.
-
-    Raises:
-        ConfigError: more than one of `SECTIONS` is in `data`.
-    """
+    """The configuration in `data` and its path: one of `SECTIONS`, or all of `data`."""
     if not isinstance(data, Mapping) or "backend" in data:
         return data, ""
     sections = {path: value for path in SECTIONS for exists, value in [find(data, path)] if exists}
@@ -290,11 +274,6 @@ def override(
     Args:
         data: a plain mapping; it is not modified.
         overrides: the overrides. Values are YAML; a key may begin with the path of `data`.
-        sections: the paths that `data` may have in a larger configuration.
-
-    Raises:
-        ConfigError: an override is malformed, passes through a value that is not a mapping, or
-            removes a missing key.
 
     >>> override({"steps": [1]}, ["+cluster.profiling.steps=[3,10]", "nsight.options.t=cuda,nvtx"])
     {'steps': [3, 10], 'nsight': {'options': {'t': 'cuda,nvtx'}}}
@@ -360,13 +339,9 @@ def from_environment(
     An empty variable sets nothing.
 
     Args:
-        environ: the environment.
         keys: whether the value is text, for each valid key. Other values are YAML, in which commas
             make a list even without brackets.
         switches: the keys that are true or false; these also accept 0 and 1.
-
-    Raises:
-        ConfigError: the name of a variable looks like a misspelt key.
 
     >>> environ = {"GPUPROF_STEPS": "3,10:12", "GPUPROF_BACKEND": "nsight"}
     >>> from_environment(environ, {"steps": False, "backend": True})

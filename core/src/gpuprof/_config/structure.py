@@ -136,9 +136,6 @@ def structure(data: object, model: type[Model], path: str = "") -> Model:
 
     Args:
         path: the full path of `data`, without a final dot.
-
-    Raises:
-        ConfigError: with every problem, one line each.
     """
     if data is None:
         data = {}

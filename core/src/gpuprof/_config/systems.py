@@ -84,26 +84,13 @@ def installed() -> Readers:
 
 
 def reader(system: str, found: loading.Catalogue | None = None) -> Reader:
-    """A system's reader.
-
-    Args:
-        found: the installed readers, if the caller has listed them already.
-
-    Raises:
-        PluginError: the system's plugin is not installed or is broken, or two plugins have its
-            name.
-    """
+    """A system's reader."""
     made: Reader = loading.load(system, "system", loading.SYSTEMS, found)
     return made
 
 
 def read(system: str, settings: Mapping[str, Any]) -> Translation:
-    """Read the settings of another system.
-
-    Raises:
-        ConfigError: with every invalid setting and its full path.
-        PluginError: there is no reader of that name, or it cannot be used.
-    """
+    """Read the settings of another system."""
     translation = _read(reader(system), settings)
     if translation.problems:
         raise ConfigError(translation.problems)

@@ -16,9 +16,6 @@ class Survey:
     """An installed backend or plugin.
 
     Args:
-        name: the name of its entry point.
-        distribution: the package that provides it.
-        version: the version of that package.
         hooks: the hooks that it implements, in the order of `gpuprof.backend.hookspecs`.
         capability: how it records: ``wraps``, ``in_process`` or ``env_only``.
         tool: its profiler on this machine, if found.

@@ -54,11 +54,7 @@ def advice(
 
 
 def oversights(config: Config, rows: Sequence[PlannedWorker]) -> list[str]:
-    """Warnings about groups and ranks that the configuration selects but the running job lacks.
-
-    Args:
-        rows: the workers that the job has so far.
-    """
+    """Warnings about groups and ranks that the configuration selects but the running job lacks."""
     if not config.enabled:
         return []
     groups = list(dict.fromkeys(row.worker.group for row in rows))
@@ -121,11 +117,7 @@ def _unmatched(config: Config, groups: list[str], are_given: bool) -> Iterator[s
 
 
 def unmatched_names(config: Config, names: Sequence[str]) -> list[str]:
-    """Warnings about entries of `groups` that rename or leave out a class that the Ray job lacks.
-
-    Args:
-        names: the names of the job's actor classes, and of the group of its tasks.
-    """
+    """Warnings about entries of `groups` for a class that the Ray job lacks."""
     return [
         f"{config.where('groups')}: {_matches_none(pattern, names, _nearest(pattern, names, 0.5))}"
         for pattern in _renaming(config)

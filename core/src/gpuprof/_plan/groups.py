@@ -54,14 +54,7 @@ class _Group:
 
 
 def check_name(group: str, rank: int, path: str = "group") -> None:
-    """Check that a group and a rank can be part of a file name.
-
-    Args:
-        path: the full path of the group's name.
-
-    Raises:
-        ConfigError: `group` is not a usable name, or `rank` is negative.
-    """
+    """Check that a group and a rank can be part of a file name."""
     problem = group_problem(group)
     if problem:
         raise ConfigError(f"{path}: {problem}")

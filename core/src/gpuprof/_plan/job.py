@@ -145,10 +145,6 @@ def notes(config: Config) -> list[str]:
     """The plan's notes on the options, without repetition, for all workers that `config` names.
 
     Assumes a GPU for workers whose number of GPUs is unknown.
-
-    Raises:
-        ConfigError: the backend's options are not valid for the workers that are selected.
-        PluginError: the backend cannot be loaded.
     """
     if config is DISABLED:
         return [_NO_CONFIGURATION]
@@ -178,9 +174,6 @@ def ask_tool(config: Config, places: Sequence[Place] | None = None) -> Asked:
     """Let this machine's profiler check the options of each kind of worker.
 
     Takes some tenths of a second for each kind. The profiler starts no program.
-
-    Args:
-        places: the workers; ``None`` means the workers that `config` names.
     """
     if config.selects_nothing:
         return Asked()
@@ -224,11 +217,7 @@ def one_of_a_kind(config: Config, places: Sequence[Place] | None = None) -> list
 
 
 def known(config: Config, with_wildcards: bool = False) -> list[Place]:
-    """The workers that a configuration names: its groups, with their selected ranks.
-
-    Args:
-        with_wildcards: whether to add a worker for each wildcard.
-    """
+    """The workers that a configuration names: its groups, with their selected ranks."""
     system_groups = config.source.workers
     groups: dict[str, float | None] = {
         name: group["gpus"] for name, group in system_groups.items() if not group.get("alias")
@@ -261,12 +250,7 @@ def _row(planner: Planner, place: Place, of_this_machine: bool) -> PlannedWorker
 
 
 def shell_line(config: Config, place: Place) -> str:
-    """One worker's command line for a shell on this machine, to which the user adds the script.
-
-    Raises:
-        ConfigError: the worker is not profiled.
-        ToolError: the profiler's program is not on this machine.
-    """
+    """One worker's command line for a shell on this machine, to which the user adds the script."""
     run = f"plan-{os.getpid()}"
     planner = Planner(config, run, config.working_dir)
     python, has_gpu = (sys.executable,), bool(place.gpus)

@@ -33,15 +33,6 @@ _KEEP = (KEEP_EXIT_CODE,)
 class Planner:
     """Makes the rows of one run's plan.
 
-    Args:
-        config: the configuration.
-        run: the run's id.
-        output_dir: an absolute path.
-
-    Raises:
-        PluginError: the backend or a plugin cannot be loaded.
-        ConfigError: the backend's section is not valid.
-
     Attributes:
         library_steps: whether instruments of libraries mark steps as long as the job marks none.
     """
@@ -98,14 +89,7 @@ class Planner:
         }
 
     def check_tool(self) -> Tool | None:
-        """Look for the profiler's program on this machine.
-
-        Returns:
-            The program, or ``None`` if the backend needs none.
-
-        Raises:
-            ToolError: the program is missing; the message says how to install it.
-        """
+        """Look for the profiler's program on this machine."""
         hook = self.manager("all").hook
         if not hook.probe.get_hookimpls():
             return None
@@ -152,9 +136,6 @@ class Planner:
 
         Skips it if the temporary directory is full, unless `on_error` is ``raise``. The job still
         starts; its workers log that they run without the profiler.
-
-        Raises:
-            ToolError: as for `preflight`.
         """
         if self.config.on_error == "raise" or not is_full(os.environ.get("TMPDIR") or "/tmp"):
             self.preflight(plan, tool)

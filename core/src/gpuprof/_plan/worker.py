@@ -29,7 +29,6 @@ class PlannedWorker:
             of the worker.
         environment: variables to set for the worker; the value ``None`` unsets a variable.
         files: the expected file of each window, by the window's number.
-        notes: remarks for the user.
         verbatim: the variables of `environment` whose values come from the user: ``{node}`` in
             them is not a placeholder.
         secret: the variables in `environment` whose values are neither shown nor written.
@@ -92,7 +91,6 @@ class PlannedWorker:
         """The row for people, wrapped to the screen except in long words.
 
         Args:
-            name: the heading.
             width: the screen's width in characters; ``None`` means the terminal's.
             short: whether to leave out the notes, all files except the first, and the middle of a
                 long list of windows.

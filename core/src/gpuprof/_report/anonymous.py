@@ -203,16 +203,8 @@ class Names:
 def export(directories: Iterable[str], output: Path) -> tuple[list[Path], list[str]]:
     """Copy runs with hashed names.
 
-    Args:
-        directories: the run directories.
-        output: the directory in which to make the copies.
-
     Returns:
         The copies' directories, and a sentence for each file that cannot be read.
-
-    Raises:
-        ConfigError: a directory is no run, or the run still goes on.
-        OutputError: the copies cannot be written.
     """
     names = Names()
     copies, problems = [], []

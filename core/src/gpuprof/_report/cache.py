@@ -27,11 +27,7 @@ _BLOCK = 2**20
 
 
 def read(report: Path, reader: Reader) -> list[RangeTimes] | None:
-    """The ranges of a report, from the cache if possible; ``None`` if the backend cannot read it.
-
-    Raises:
-        GpuprofError: the backend cannot read the report.
-    """
+    """A report's ranges, from the cache if possible; ``None`` if the backend cannot read it."""
     try:
         cache_file = directory() / f"{_digest(report)}-{reader.identity}.json"
     except (OSError, UnsafeFile):  # such as a link: leave it to the backend
@@ -65,9 +61,6 @@ def remove(unused: float = 0.0) -> int:
 
     Args:
         unused: remove only files whose last use was at least so many seconds ago.
-
-    Raises:
-        OSError: a file cannot be removed.
     """
     total = 0
     for file in directory().glob("*.json"):

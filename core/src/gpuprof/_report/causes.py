@@ -28,12 +28,7 @@ sentence to mention it."""
 
 @attrs.frozen
 class Words:
-    """A cause in words.
-
-    Args:
-        says: a description of the cause.
-        action: what to do about the cause.
-    """
+    """A cause in words."""
 
     says: str
     action: str

@@ -40,8 +40,6 @@ def main(directory: str, most: int, pid: int) -> None:
     """Look at a job until it ends.
 
     Args:
-        directory: the run directory.
-        most: slow ranks to capture.
         pid: the process with which to end.
     """
     threading.Thread(target=_end_with, args=(pid, process_start(pid)), daemon=True).start()
@@ -68,12 +66,7 @@ def _end_with(pid: int, start: str | None) -> None:
 
 
 class Companion:
-    """Looks at a running job.
-
-    Args:
-        directory: the run directory.
-        most: slow ranks to capture.
-    """
+    """Looks at a running job."""
 
     def __init__(self, directory: str, most: int) -> None:
         self._directory = directory

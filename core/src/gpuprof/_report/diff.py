@@ -57,9 +57,6 @@ _GROUPS = ["group", "work", "change", "waits", "change in waits", "imbalance"]
 def condition(text: str) -> Condition:
     """Read a condition as the user writes it.
 
-    Raises:
-        ConfigError: the text is not a condition.
-
     >>> parsed = condition("rollout/generate > 10%, 20ms")
     >>> parsed.target, parsed.ratio, parsed.seconds
     ('rollout/generate', 0.1, 0.02)
@@ -84,11 +81,7 @@ def condition(text: str) -> Condition:
 def compare(
     before: Sequence[Summary], after: Sequence[Summary], conditions: Iterable[Condition] = ()
 ) -> Diff:
-    """Compare runs; see `gpuprof._analysis.diff.diff`.
-
-    Raises:
-        ConfigError: a rank was killed, or a run has no step to compare.
-    """
+    """Compare runs; see `gpuprof._analysis.diff.diff`."""
     runs = labelled(before, after)
     without_steps = [_few(where, run) for where, run in runs if not run.steps.used]
     _refuse("not comparable", [*_killed(runs), *without_steps])
@@ -188,11 +181,7 @@ def _plain(value: Any) -> Any:
 
 
 def text(diff: Diff, width: int | None = None, hint: str = "") -> str:
-    """The comparison for a terminal.
-
-    Args:
-        width: as for `_tables.table`, and so is `hint`.
-    """
+    """The comparison for a terminal."""
     unlike = [f"{_UNJUDGED}: {sentence}" for sentence in unjudged(diff)]
     different = differences(diff.before, diff.after)
     parts = [

@@ -33,11 +33,7 @@ class Difference:
 
 
 def refuse(differences: Sequence[Difference]) -> None:
-    """Refuse runs that differ, for ``--strict``.
-
-    Raises:
-        ConfigError: something that matters differs.
-    """
+    """Refuse runs that differ, for ``--strict``."""
     problems = [
         f"not comparable: {row.what}: {row.before} in A, {row.after} in B; without --strict "
         "this is listed and compared all the same"

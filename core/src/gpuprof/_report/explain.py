@@ -85,11 +85,7 @@ _KINDS = {
 
 
 def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
-    """The whole answer as text.
-
-    Args:
-        width: as for `_tables.table`, and so is `hint`.
-    """
+    """The whole answer as text."""
     parts = [
         _steps(answer),
         "\n".join(given(answer)),
@@ -661,12 +657,7 @@ def _filled(text: str) -> str:
 
 
 def answer_of(directory: str, step: int | None = None, warm_up: int | None = None) -> Explanation:
-    """Explain the run in a directory.
-
-    Args:
-        step: as for `explain`.
-        warm_up: as for `gpuprof._analysis.reading.read`.
-    """
+    """Explain the run in a directory."""
     return explain(reading.read(directory, warm_up), step)
 
 
@@ -676,9 +667,6 @@ def explain(run: Run, step: int | None = None) -> Explanation:
     Args:
         step: the number of the step whose path to show; ``None`` shows the paths of the median step
             and the slowest step.
-
-    Raises:
-        ConfigError: there is no such step, or no step counts.
     """
     run_explainer = explainer(run)
     numbers = [s.number for s in run.steps]
@@ -689,11 +677,7 @@ def explain(run: Run, step: int | None = None) -> Explanation:
 
 
 def explainer(run: Run) -> Explainer:
-    """Make the `Explainer` of a run.
-
-    Raises:
-        ConfigError: no step counts.
-    """
+    """Make the `Explainer` of a run."""
     if not run.usual:
         sentences_about_it = (f"{run.name}: {no_steps(run)}", _state(run.name, run))
         raise ConfigError([*filter(None, sentences_about_it), *run.problems])

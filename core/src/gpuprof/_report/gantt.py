@@ -54,7 +54,6 @@ def rows(run: Run, step: int, path: Sequence[Stretch]) -> list[Row]:
 
     Args:
         step: the step's position in `Run.steps`.
-        path: the step's critical path.
     """
     begin, end = run.steps[step].start, run.steps[step].end
     processes = _shown(run, step, path)

@@ -23,8 +23,6 @@ class HeatRow:
     """The row of a worker or, in a large group, of a node.
 
     Args:
-        name: the name of the worker or node.
-        workers: the number of workers in the row.
         seconds: the time per step in each place, without the scopes inside it. For a node, the time
             of the worker there that is farthest from the group's median.
         whose: for a node, the name of that worker for each place; empty for a worker.
@@ -46,7 +44,6 @@ class HeatMap:
             deviations.
         left_places: the number of other places, which are left out.
         median: the median of all workers' seconds per step in each place.
-        rows: the rows in order of the ranks or nodes.
         left_rows: the number of rows with smaller deviations, which are left out.
         folded: whether the rows are nodes.
     """

@@ -88,17 +88,8 @@ _Section = dict[str, Any]
 def write(directories: Sequence[str], output: Path, warm_up: int | None = None) -> list[str]:
     """Write the page of one run, or of two runs to be compared.
 
-    Args:
-        directories: the run directories.
-        output: the page's file, replaced if it exists.
-        warm_up: as for `gpuprof._analysis.reading.read`.
-
     Returns:
         A sentence for each file of the runs that cannot be read.
-
-    Raises:
-        ConfigError: a directory has nothing of a run.
-        OutputError: the page cannot be written.
     """
     data = collect(directories, output, warm_up)
     content = render(data)
@@ -114,11 +105,7 @@ def write(directories: Sequence[str], output: Path, warm_up: int | None = None) 
 
 
 def render(data: Mapping[str, Any]) -> str:
-    """The page as one HTML file that loads no other files.
-
-    Args:
-        data: as `collect` returns it.
-    """
+    """The page as one HTML file that loads no other files."""
     files = importlib.resources.files("gpuprof._report") / "html"
     style, script = (
         (files / name).read_text(encoding="utf-8") for name in ("style.css", "script.js")
@@ -168,12 +155,7 @@ def collect(directories: Sequence[str], output: Path, warm_up: int | None = None
     """Everything that the page shows, in JSON types.
 
     Args:
-        directories: the directories of one run, or of two runs.
         output: the page's path, to which its links are relative.
-        warm_up: as for `gpuprof._analysis.reading.read`.
-
-    Raises:
-        ConfigError: a directory has nothing of a run.
     """
     missing = [
         f"{directory}: not found; expected a run's name or its directory"

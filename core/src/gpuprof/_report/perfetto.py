@@ -218,8 +218,6 @@ class TraceWriter:
         """Add a track with a curve.
 
         Args:
-            title: the track's name; see `track`, also for `parent` and `rank`.
-            times: when the curve takes each of the values, in ascending order.
             unit: the unit of the values.
         """
         track = self._add_track(title, parent, rank, "", str(self._tracks + 1), unit)

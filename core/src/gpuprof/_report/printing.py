@@ -23,7 +23,6 @@ def chosen(trees: Trees, which: PrintTrees, slow: Collection[str] = ()) -> list[
 
     Args:
         which: ``ends`` selects two ranks of each group: the first, and a slow one or else the last.
-        slow: the names of slow workers.
     """
     if which == "none":
         return []
@@ -61,7 +60,6 @@ def print_trees(
     """Log each chosen tree as a record, then the driver's, and how many are left out.
 
     Args:
-        slow: see `chosen`.
         directory: where all trees are; ``None`` if they are in no file.
     """
     if which == "none":

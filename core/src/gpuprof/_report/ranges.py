@@ -59,7 +59,6 @@ class WindowRanges:
 
     Args:
         run: the run's id; empty outside of any run.
-        group: the worker group; empty if it is not known.
         window: the window's label, or the report's name if the window is not known.
         first_step: the window's first step; -1 for the worker's whole life.
         ranks: the ranks with a report.
@@ -98,11 +97,7 @@ class WindowRanges:
 
 
 def files_of(paths: Sequence[str]) -> list[Path]:
-    """The given files, and all regular files in the given directories.
-
-    Raises:
-        ConfigError: a path does not exist.
-    """
+    """The given files, and all regular files in the given directories."""
     missing = [
         f"{path}: not found; expected a report or a run directory"
         for path in paths
@@ -159,8 +154,6 @@ def read_ranges(
 
     Raises:
         GpuprofError: no report can be read.
-        ToolError: the program that reads the reports is missing.
-        ConfigError: none of the files is a report, or the overrides are not valid.
     """
     names = loading.known_backends()
     unknown = [override for override in overrides if override.partition(".")[0] not in names]
@@ -215,11 +208,7 @@ def read_ranges(
 
 
 def range_tables(windows: Sequence[WindowRanges], width: int | None = None, hint: str = "") -> str:
-    """A table for each window, with a row for each range name inside each outer range.
-
-    Args:
-        width: as for `_tables.table`, and so is `hint`.
-    """
+    """A table for each window, with a row for each range name inside each outer range."""
     several = len({window.run for window in windows}) > 1
     tables = [f"{_heading(window, several)}\n{_table(window, width, hint)}" for window in windows]
     shares = [window.share(node) or 0.0 for window in windows for _, node in _rows(window.root)]

@@ -91,9 +91,6 @@ def reader(name: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()
         settings: the run's configuration, empty if it is not known. The programs in it are not
             used. A backend other than the run's gets its defaults.
         overrides: ``key.key=value``; overrides for other backends are ignored.
-
-    Raises:
-        ConfigError: `settings` or `overrides` are not valid for this backend.
     """
     overrides = [override for override in overrides if override.partition(".")[0] == name]
     own = settings.get("backend") == name

@@ -19,8 +19,6 @@ class Recorded:
     """A report's spans.
 
     Args:
-        file: the report's path.
-        node: the node on which the report was made.
         worker: ``<group>-<rank>``, or the file's name if the worker is not known.
         tracks: the report's tracks. Times are nanoseconds since the epoch on the node's wall clock.
     """
@@ -39,9 +37,6 @@ def recorded(
     Args:
         condition: a function of a report's place in the run and its node. It tells whether to read
             the report.
-
-    Returns:
-        The reports that were read, and a sentence for each broken report.
     """
     run = run_around(directory)
     place_of = places(run) if run is not None else {}

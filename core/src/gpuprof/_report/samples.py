@@ -20,11 +20,7 @@ _MOST_STRETCHES = 200
 
 
 def picture(run: Run, at: int) -> dict[str, Any] | None:
-    """What the page shows of the samples of one step; ``None`` if nobody worked on any.
-
-    Args:
-        at: the position of the step.
-    """
+    """What the page shows of the samples of one step; ``None`` if nobody worked on any."""
     step, samples = run.steps[at], run.samples
     last = tail(samples, step.start, step.end)
     if not len(last.sample):

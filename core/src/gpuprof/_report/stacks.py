@@ -77,9 +77,6 @@ def chart(samples: Iterable[tuple[Stack, tuple[int, int]]]) -> list[tuple[str, i
     """A thread's functions over time: each with its line, start, end and depth.
 
     A function lasts as long as samples in a row see it on the same line.
-
-    Args:
-        samples: the thread's stacks in order of time, each with its start and end.
     """
     functions: list[tuple[str, int, int, int]] = []
     running: list[tuple[Frame, int]] = []
@@ -104,7 +101,6 @@ def read_profiles(paths: Iterable[Path], by_rank: bool) -> tuple[dict[str, Profi
     """Read the sampled stacks of runs. Each stack begins with its thread and its scope.
 
     Args:
-        paths: the run directories.
         by_rank: make a profile for each process instead of each group.
 
     Returns:

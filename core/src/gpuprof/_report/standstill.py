@@ -71,11 +71,9 @@ def text(
     """The whole output as text.
 
     Args:
-        now: the processes' first answers.
         later: their second answers; empty if they were asked only once.
         who_waits: the sentences about which process waits for which; see `sentences`.
         unasked: the ranks that could not be asked from here.
-        full: whether to show all threads, with their whole stacks.
     """
     last = later or now
     missing = [line for process in last for line in _absent(process)]

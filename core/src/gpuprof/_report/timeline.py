@@ -59,12 +59,9 @@ class Timeline:
     """A timeline file.
 
     Args:
-        path: the file.
         processes: the number of processes with a ledger or a report in the timeline.
-        slices: the number of slices.
         seconds: the time from the first to the last slice.
         notes: sentences that the user should know.
-        problems: the files that could not be read.
     """
 
     path: Path
@@ -84,14 +81,7 @@ def write(
     """Write the timeline of a run.
 
     Args:
-        directory: the run directory.
-        output: the timeline's file, replaced if it exists.
         first: the first step to show; ``None`` for the whole run.
-        last: the last step.
-
-    Raises:
-        ConfigError: there is nothing to show, or no such step.
-        OutputError: the file cannot be written.
     """
     ledgers, problems = read_ledgers(directory)
     rounds = found_rounds(directory.name, ledgers)

@@ -57,7 +57,6 @@ class Steps:
     Args:
         ended: how many there are.
         number: what the job calls the last one.
-        last: its seconds.
         median: the median of the last `STEPS` steps, in seconds.
         before: the median of the steps before these, in seconds; ``None`` if there are fewer than
             ten.
@@ -92,14 +91,12 @@ class Picture:
     """A running job at one moment.
 
     Args:
-        run: the run's id.
         state: whether it goes on.
         seconds: since it began; ``None`` if that is not known.
         processes: how many have recorded something.
         nodes: on how many nodes.
         steps: ``None`` before the first step has ended.
         answer: why the last steps take as long as they do; ``None`` if none of them counts.
-        groups: the worker groups.
         path: the critical path of the last step.
         doing: what processes have been in for a second or longer.
         windows: each window's steps, and how many workers have it in each state.
@@ -125,11 +122,7 @@ class Picture:
 
 
 def look(live: Live) -> Picture | None:
-    """See what a job does now; ``None`` until one of its processes has recorded something.
-
-    Raises:
-        ConfigError: the run's files are too large or not valid.
-    """
+    """See what a job does now; ``None`` until one of its processes has recorded something."""
     run = live.look()
     if run is None:
         return None
@@ -250,11 +243,7 @@ def as_json(picture: Picture) -> str:
 
 
 def text(picture: Picture, width: int | None = None) -> str:
-    """The picture as text.
-
-    Args:
-        width: as for `_tables.table`.
-    """
+    """The picture as text."""
     answer = picture.answer
     parts = [
         _head(picture),

@@ -45,7 +45,6 @@ class Tree:
         seconds: how long the slowed steps took, in the process in which they took longest.
         processes: the number of processes.
         whole_life: the number of processes that were captured from start to end.
-        group: the worker group, if the processes are its workers.
         totals: the totals of the steps' attributes; ``None`` if the steps have no attributes.
     """
 
@@ -143,9 +142,6 @@ def merged(files: Iterable[Path]) -> tuple[list[Tree], list[str]]:
 
     Returns:
         The merged trees, and a line for each broken file.
-
-    Raises:
-        ConfigError: none of the files has a tree.
     """
     by_group: dict[tuple[str, str], list[Tree]] = {}
     problems = []
@@ -175,11 +171,7 @@ def merged(files: Iterable[Path]) -> tuple[list[Tree], list[str]]:
 
 
 def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "") -> str:
-    """A table for each tree, and a legend of the signs in the tables.
-
-    Args:
-        width: as for `_tables.table`, and so is `hint`.
-    """
+    """A table for each tree, and a legend of the signs in the tables."""
     signs: set[str] = set()
 
     def render(timing: Timing, tree: Tree) -> str:
@@ -254,8 +246,6 @@ class _Process:
     """The owner of a file's tree.
 
     Args:
-        name: the process's name.
-        run: the run's id; empty if the process belongs to no run.
         group: the worker group. Trees of the same group and run are merged.
     """
 
@@ -265,11 +255,7 @@ class _Process:
 
 
 def _read(file: Path) -> tuple[_Process, Mapping[str, Any]] | None:
-    """The owner and the data of the tree in a file, for `Tree.read`; ``None`` if it has no tree.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
+    """The owner and the data of the tree in a file, for `Tree.read`; ``None`` if it has no tree."""
     if file.suffix != ".json" or file.name in _OTHERS or file.parent.name.startswith("."):
         return None
     data = load_json(os.path.realpath(file))  # the user may have given a link

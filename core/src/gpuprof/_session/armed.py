@@ -24,12 +24,10 @@ class ArmedWindows:
     It also reports the steps that any other worker captures, since those are slowed here, too.
 
     Args:
-        path: the directory of orders.
         worker: group and rank; ``None`` for a worker that captures nothing itself.
         continuous: whether adjacent steps of an order share one window.
         windows: the worker's planned windows; new ones are added to it.
         expect: called with the steps that any worker captures.
-        clock: a clock in seconds.
 
     Attributes:
         poll_interval: seconds between two calls of `look`.

@@ -54,11 +54,7 @@ class BlockFile:
             self.add(kind, json.dumps(entries, separators=(",", ":")).encode())
 
     def write(self) -> None:
-        """Write the blocks that were added since the last `write`.
-
-        Raises:
-            OSError: the disk is full, or the file was removed.
-        """
+        """Write the blocks that were added since the last `write`."""
         content = b"".join(self._blocks)
         self._blocks, self.waiting = [], 0
         if not content:

@@ -17,9 +17,6 @@ def used_bytes(directory: str) -> int:
     Includes files that are still in the profilers' temporary directories, since the reports of
     consecutive windows may be written together, and files collected during the run. Files that
     vanish during the call do not count.
-
-    Args:
-        directory: the run's directory on this node.
     """
     sizes = [
         naming.came_home(file) if naming.is_keeper(file.name) else file_size(file)

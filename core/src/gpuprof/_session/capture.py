@@ -24,8 +24,6 @@ class Capture:
     """Opens and closes the windows of one worker, one at a time.
 
     Args:
-        worker: the worker.
-        hooks: the hooks of the backend and the plugins.
         on_fault: called with the name of a plugin and the exception that it raised; returns the
             message.
         windows: the record of the windows, which this object keeps up to date.

@@ -20,9 +20,6 @@ class Collections:
     The interpreter may call `_note` in the middle of any code, gpuprof's included, so `_note` must
     not take a lock.
 
-    Args:
-        clock: the monotonic clock, in nanoseconds.
-
     >>> collections = Collections(iter([5, 2_000_005]).__next__)
     >>> collections._note("start", {"generation": 2})
     >>> collections._note("stop", {"generation": 2})

@@ -51,11 +51,7 @@ class ControlThread:
 
     @contextmanager
     def paused(self, deadline: float) -> Iterator[None]:
-        """Keep the thread waiting while the caller does the thread's work.
-
-        Raises:
-            TimeoutError: the thread was still busy after `deadline` seconds.
-        """
+        """Keep the thread waiting while the caller does the thread's work."""
         arrival, over = threading.Event(), threading.Event()
 
         def wait() -> None:

@@ -23,8 +23,6 @@ class DiscreteWindows:
     """Opens and closes a window for each matching outermost scope.
 
     Args:
-        capture: opens and closes the windows of the scopes.
-        planned: the record of the planned windows.
         on_control: runs a function on the control thread and waits for it.
         labels: the scopes to capture: names or wildcards.
         limit: the maximum number of windows; further scopes are counted, not captured.

@@ -94,7 +94,6 @@ class Answerer:
 
     Args:
         run_directory: the run's directory, as this node sees it.
-        file: the file name of this process's answers.
         about: what each answer says about the process.
         step: returns the current step.
         silence: seconds without progress before the watchdog reports; 0 means that it never
@@ -220,12 +219,7 @@ class Answerer:
 
 
 def progress(clock: Callable[[], int], step: int) -> Progress:
-    """The progress of this process.
-
-    Args:
-        clock: the clock of its trees, in nanoseconds.
-        step: the current step.
-    """
+    """The progress of this process."""
     end_count, longest, inside, first = 0, 0, False, False
     for root in roots(clock):
         for node in walk(root):
@@ -277,11 +271,7 @@ def _register(thread: int) -> tuple[Callable[[], object], Callable[[], object]]:
 
 
 def snapshot(clock: Callable[[], int]) -> dict[str, Any]:
-    """Describe all threads and tasks of this process, and the states that instruments report.
-
-    Args:
-        clock: the clock of the trees whose open scopes are named.
-    """
+    """Describe all threads and tasks of this process, and the states that instruments report."""
     now = clock()
     scopes, end_count = _open_scopes(clock, now)
     frames = sys._current_frames()

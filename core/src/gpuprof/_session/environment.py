@@ -25,10 +25,8 @@ class Environment(TypedDict):
     """The hardware and software versions of a process.
 
     Args:
-        python: the version of Python.
         torch: the version of torch; ``None`` as long as torch is not imported.
         ray: the version of Ray; ``None`` as long as Ray is not imported.
-        driver: the version of the GPU driver; ``None`` without one.
         gpus: the names of the node's GPUs, hidden ones included.
     """
 

@@ -23,7 +23,6 @@ class WindowEntry(TypedDict):
     `gpuprof.backend.types.Window`.
 
     Args:
-        state: the window's state.
         opened: when the profiler was asked to open the window, in seconds since the epoch; ``None``
             if it was not asked.
         closed: when the window was closed or failed, in seconds since the epoch; ``None`` until
@@ -89,7 +88,6 @@ class TreeEntry(_TreeEntry, total=False):
         steps_left_out: the number of steps that profiling slowed.
         whole_life: whether the process was captured from its start, so that all its times include
             the profiler's overhead.
-        totals: the summed step attributes; absent if the steps have no attributes.
     """
 
     totals: TotalsEntry
@@ -109,7 +107,6 @@ class SessionFile(TreeEntry):
             a killed process.
         drives: whether the process drives the workers of a job on Ray. If so, ``Runner.json`` has
             the same tree.
-        environment: the process's hardware and software versions.
     """
 
     version: int

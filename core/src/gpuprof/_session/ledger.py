@@ -143,11 +143,7 @@ class LedgerWriter:
     Args:
         path: the file's path. The file is created once there is something to write. An existing
             file of that name is kept: the new file's name gets a number.
-        header: the file's first line.
-        budget: how many bytes the ledger may take.
         on_fault: called with a message if the ledger ends early. The job goes on.
-        clock: the monotonic clock, in nanoseconds.
-        wall: the wall clock, in nanoseconds since the epoch.
         make_directory: makes the file's directory, once, before the file is created.
 
     Attributes:
@@ -242,12 +238,7 @@ class LedgerWriter:
         return not self._over
 
     def event(self, kind: str, **about: Any) -> None:
-        """Note an event that happens now, other than a call or a step.
-
-        Args:
-            kind: the name of the event.
-            about: details of the event, in types that JSON has.
-        """
+        """Note an event that happens now, other than a call or a step."""
         if not self._over:
             self._events.append({"event": kind, "time": self._clock(), **about})
 

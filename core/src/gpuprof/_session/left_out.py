@@ -100,11 +100,7 @@ class LeftOut:
             self._cut(False)
 
     def mark(self, left_out: bool) -> None:
-        """Begin a step, and switch trees if needed.
-
-        Args:
-            left_out: whether the step is left out of the main tree.
-        """
+        """Begin a step, and switch trees if needed."""
         self.steps += left_out
         if left_out != self.active:
             self._cut(left_out)
@@ -130,8 +126,6 @@ class LeftOut:
 
         Args:
             device: which GPU times to read first; see `Timing.to_dict`.
-            whole_life: see `TreeEntry`.
-            totals: the summed attributes of the steps.
         """
         if not self.steps and self._whole:  # as in most processes
             timing, while_profiling = self._timing.to_dict(device), None

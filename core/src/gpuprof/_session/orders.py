@@ -75,14 +75,7 @@ class Order:
 
 
 def announce(order_windows: Windows, workers: str, step: int, first: int) -> None:
-    """Log which windows of an order are coming, and which are too late.
-
-    Args:
-        order_windows: the order's windows.
-        workers: the workers that the order is for, for the message.
-        step: the workers' current step.
-        first: the first step at which a window can still open.
-    """
+    """Log which windows of an order are coming, and which are too late."""
     past = [
         window.label for window in order_windows if window.stop is not None and window.stop <= first
     ]
@@ -100,9 +93,6 @@ def announce(order_windows: Windows, workers: str, step: int, first: int) -> Non
 
 def parse_steps(text: str) -> tuple[int, tuple[tuple[int, int], ...]]:
     """Parse ``next:N``, or steps and slices separated by commas, to an order's `next` and `ranges`.
-
-    Raises:
-        ConfigError: the text has neither form, or means too many windows.
 
     >>> parse_steps("next:2"), parse_steps("100,200:203")
     ((2, ()), (0, ((100, 101), (200, 203))))
@@ -135,12 +125,7 @@ def directory_of(run_directory: str) -> str:
 
 
 def make(run_directory: str) -> str:
-    """Make the directory of orders, which marks the run as armed. Returns its path.
-
-    Raises:
-        OSError: the directory cannot be made.
-        OutputError: the directory exists and is not private.
-    """
+    """Make the directory of orders, which marks the run as armed. Returns its path."""
     path = directory_of(run_directory)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
@@ -151,11 +136,7 @@ def make(run_directory: str) -> str:
 
 
 def give(path: str, order: Order) -> None:
-    """Leave an order in the directory.
-
-    Raises:
-        OutputError: the directory is not private, or the order cannot be written.
-    """
+    """Leave an order in the directory."""
     data = {
         "version": 1,
         "next": order.next,
@@ -175,11 +156,7 @@ def give(path: str, order: Order) -> None:
 
 
 class Orders:
-    """Reads the orders in a directory.
-
-    Args:
-        path: the directory.
-    """
+    """Reads the orders in a directory."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -225,7 +202,6 @@ class Orders:
         The first proposal counts.
 
         Args:
-            order: the order, with ``next:N``.
             first: this reader's proposal.
 
         Returns:
@@ -275,9 +251,6 @@ class Orders:
 
 class Watch:
     """Polls for orders on a thread.
-
-    Args:
-        path: the directory.
 
     Attributes:
         waiting: the orders that have been read and not yet taken; the caller removes them.

@@ -25,8 +25,6 @@ def answered(future: Future[Any], deadline: float, scratch: str) -> bool:
     Gives up at the deadline, or once the profiler's processes have been idle for `PATIENCE`.
 
     Args:
-        future: the result of the call.
-        deadline: maximum seconds to wait.
         scratch: the temporary directory of the profiler's processes. If it is empty, or there are
             no such processes, the profiler runs in this process and only the deadline applies.
     """

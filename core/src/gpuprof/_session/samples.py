@@ -122,7 +122,6 @@ class Samples:
     write are kept as well, and of all others the sums.
 
     Args:
-        clock: the monotonic clock, in nanoseconds.
         total: the ledger's ``total``, in bytes.
 
     Attributes:

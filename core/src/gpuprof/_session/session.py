@@ -62,10 +62,6 @@ _SILENT = "the profiler does not respond; the job goes on, and no window opens u
 class Session:
     """The part of gpuprof that lives in a worker.
 
-    Args:
-        row: the plan's row for this worker.
-        timing: the process's tree.
-
     Attributes:
         windows: the record of the worker's planned windows.
         step: the last step that `gpuprof.step` has begun.
@@ -237,11 +233,7 @@ class Session:
         """Open a window, unless it was opened before. Waits for the control thread.
 
         Args:
-            number: the window's number.
             expiry: seconds since the epoch, after which it is too late to open the window.
-
-        Returns:
-            What went wrong, or ``None``.
         """
         if self._profiler_is_silent:
             self._control.submit(lambda: self._refuse(number, _SILENT))

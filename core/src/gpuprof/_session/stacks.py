@@ -141,12 +141,7 @@ class Sampler:
         return max(self.period, spent / self._share - elapsed - _ALLOWANCE)
 
     def pack(self, place_of: Callable[[Node], int], track_of: Callable[[object], int]) -> None:
-        """Turn the samples into blocks to write.
-
-        Args:
-            place_of: returns the ledger's number of a node's place.
-            track_of: returns the ledger's number of a track.
-        """
+        """Turn the samples into blocks to write."""
         if self._faulted:
             return
         try:
@@ -156,12 +151,7 @@ class Sampler:
             self._give_up(error)
 
     def write(self, path: str, header: Mapping[str, object]) -> None:
-        """Write what was packed.
-
-        Args:
-            path: the path of the file, used when the file is created.
-            header: the first line of the file.
-        """
+        """Write what was packed."""
         if not self._blocks:
             return
         try:

@@ -48,8 +48,6 @@ class Totals:
         """A step whose attributes count once it has ended without an exception.
 
         Args:
-            inner: the context manager of the same step, without attributes.
-            attributes: the step's attributes by name.
             keep: called with the attributes as they count.
         """
         return _CountedStep(self, inner, attributes, keep)

@@ -38,11 +38,7 @@ _CGROUPS = "/sys/fs/cgroup"
 
 
 class Usage:
-    """Reads the counters of this process and its machine.
-
-    Args:
-        clock: the ledger's clock, in nanoseconds.
-    """
+    """Reads the counters of this process and its machine."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock

@@ -29,9 +29,6 @@ class Note:
     The file is made before the tool starts and overwritten in place, which works on a full disk.
     The shim and the script's process keep it open, so the code arrives even if somebody removes the
     run directory.
-
-    Raises:
-        OSError: the file cannot be written.
     """
 
     def __init__(self, path: str) -> None:

@@ -32,7 +32,6 @@ class ToolStatus(TypedDict):
         pid: the profiler's process id; 0 without one.
         start: the profiler's start time, which tells it from a later process with the same id.
         scratch: the profiler's own temporary directory; empty without one.
-        tool: the profiler's program.
         marks: whether the command records that the worker has started.
     """
 
@@ -137,9 +136,6 @@ def write_json(path: str, data: Mapping[str, object]) -> None:
 
     On a full disk, overwrites the file in place if its disk blocks suffice. A reader may then see
     half of the new content, but that is better than losing the latest state.
-
-    Raises:
-        OSError: the file cannot be written.
     """
     content = json.dumps(data).encode()
     try:

@@ -72,10 +72,6 @@ def restore_signals() -> None:
 
 
 def become(command: list[str]) -> NoReturn:
-    """Replace this process by a command, with the signal settings that this process started with.
-
-    Raises:
-        OSError: the command cannot be run.
-    """
+    """Replace this process by a command, with the signal settings that it started with."""
     restore_signals()
     os.execvp(command[0], command)

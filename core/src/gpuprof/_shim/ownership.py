@@ -26,12 +26,7 @@ def scratch_owner(row: Row, incarnation: str, disposable: list[str]) -> dict[str
 
 
 def scratch_problem(scratch: str, private: str, start: str) -> str | None:
-    """The reason not to trust a tool's temporary directory; ``None`` if it is this start's.
-
-    Args:
-        private: the run's private directory on this node.
-        start: the stem of the files of this start of the worker.
-    """
+    """The reason not to trust a tool's temporary directory; ``None`` if it is this start's."""
     owner, problem = owner_of(scratch)
     if problem:
         return problem
@@ -60,7 +55,6 @@ def open_owned(directory: str, home: str) -> int:
     Refuses a link, and a link in place of the run directory above it.
 
     Raises:
-        OSError: the directory cannot be opened.
         UnsafeFile: it is not this user's, or its owner file names another home.
     """
     run_directory, node = os.path.split(directory)
@@ -84,11 +78,7 @@ def open_owned(directory: str, home: str) -> int:
 
 
 def note_owner(directory: str, content: Mapping[str, object]) -> None:
-    """Write a directory's owner file.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write a directory's owner file."""
     with replacing(os.path.join(directory, OWNER), 0o600) as file:
         file.write(json.dumps(content).encode())
 

@@ -124,10 +124,6 @@ def run(row: Row, arguments: list[str]) -> int:
     If the plan or this node does not allow that, runs the worker without the profiler. This usually
     replaces this process, and then never returns.
 
-    Args:
-        row: a row of the plan, with ``launch``.
-        arguments: appended to the interpreter.
-
     Returns:
         The exit code; 128 plus the number for a signal.
     """

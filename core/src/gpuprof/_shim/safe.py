@@ -36,7 +36,6 @@ def open_regular(path: str | os.PathLike[str], dir_fd: int | None = None) -> int
         dir_fd: the open directory to which `path` is relative. Default: the working directory.
 
     Raises:
-        OSError: the file is missing or cannot be opened.
         UnsafeFile: it is a link, a FIFO, a device or a directory.
     """
     _refuse_others(os.stat(path, dir_fd=dir_fd, follow_symlinks=False))
@@ -66,12 +65,7 @@ def _refuse_others(status: os.stat_result) -> None:
 def read_bytes(
     path: str | os.PathLike[str], most: int = LARGEST, dir_fd: int | None = None
 ) -> bytes:
-    """Read a regular file of a limited size.
-
-    Raises:
-        OSError: it cannot be read.
-        UnsafeFile: it is not a regular file, or is larger than `most`.
-    """
+    """Read a regular file of a limited size."""
     with open(open_regular(path, dir_fd), "rb") as file:
         # the size first: a sparse file may have more than memory holds
         content = b"" if os.fstat(file.fileno()).st_size > most else file.read(most + 1)
@@ -84,7 +78,6 @@ def load_json(path: str | os.PathLike[str], most: int = LARGEST, dir_fd: int | N
     """Parse a JSON file of a limited size and depth.
 
     Raises:
-        OSError: it cannot be read.
         UnsafeFile: as `read_bytes`; or it is not JSON, or nested too deeply.
     """
     return parse_json(read_bytes(path, most, dir_fd))
@@ -148,9 +141,6 @@ def create(path: str | os.PathLike[str], mode: int = 0o666) -> int:
     """Create a new file for writing.
 
     Replaces any file or link of the same name, such as a stale temporary file.
-
-    Raises:
-        OSError: it cannot be created.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -166,9 +156,6 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Binar
 
     If `path` is a link, replaces the link and not its target. After any exception, an existing file
     stays as it was.
-
-    Raises:
-        OSError: the file cannot be written.
     """
     directory, name = os.path.split(os.fspath(path))
     temporary = os.path.join(directory, f".{name}.{os.urandom(8).hex()}.tmp")
@@ -183,14 +170,7 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Binar
 
 
 def take_name(file: str, name: str) -> bool:
-    """Rename a finished file, unless its new name is taken.
-
-    Returns:
-        Whether the name was free.
-
-    Raises:
-        OSError: the directory cannot be written.
-    """
+    """Rename a finished file, unless its new name is taken."""
     try:
         os.link(file, name)
     except FileExistsError:
@@ -216,11 +196,7 @@ def publish(temporary: str, path: str) -> bool:
 
 
 def open_directory(path: str | os.PathLike[str], dir_fd: int | None = None) -> int:
-    """Open a directory, but not through a link.
-
-    Raises:
-        OSError: it is missing, is a link or not a directory, or cannot be opened.
-    """
+    """Open a directory, but not through a link."""
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
 
 
@@ -260,9 +236,6 @@ def remove_tree(directory: str | os.PathLike[str], last: str = "") -> None:
 
     Args:
         last: the name of the file to remove last, so that an interrupted removal can be repeated.
-
-    Raises:
-        OSError: the directory is a link, or something in it cannot be removed.
     """
     top = open_directory(directory)
     try:

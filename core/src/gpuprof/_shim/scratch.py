@@ -31,15 +31,11 @@ def make_scratch(
     The directory's name identifies the tool's leftovers and running processes as ours.
 
     Args:
-        environment: the worker's environment.
         shared: the folders that all instances of the tool share; see `share_temporary`.
         owner: the content of the directory's owner file; see `scratch_owner`.
 
     Returns:
         The directory, and a command prefix that restores the worker's own ``TMPDIR``.
-
-    Raises:
-        OSError: the directory cannot be made, for example on a full disk.
     """
     own = environment.get("TMPDIR")
     parent = own or "/tmp"
@@ -58,7 +54,6 @@ def share_temporary(directory: str, names: Iterable[str], parent: str | None = N
     """Link folders that a tool's processes on one machine must share, such as a lock's.
 
     Args:
-        directory: the tool's temporary directory, which gets the links.
         names: folders in `parent` to link to, created if absent; failures are ignored.
         parent: the tool's default temporary directory. Default: this process's.
     """
@@ -87,12 +82,6 @@ def remove_stale_scratch(parent: str) -> None:
 
     Keeps directories with leftovers, as `remove_scratch` does, and directories that were not made
     by this user's shims. Scans the processes once.
-
-    Args:
-        parent: the folder of the temporary directories.
-
-    Raises:
-        OSError: `parent` cannot be read.
     """
     prefix = _prefix()
     candidates = []
@@ -201,11 +190,7 @@ def work_of(directory: str) -> tuple[dict[str, int], bool]:
 
 
 class Progress:
-    """Measures how long a tool has been idle.
-
-    Args:
-        directory: the tool's temporary directory.
-    """
+    """Measures how long a tool has been idle."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory

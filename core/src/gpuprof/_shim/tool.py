@@ -217,9 +217,6 @@ def _await_tool(tool: subprocess.Popen[bytes], target: _Target, scratch: str) ->
 
     A tool counts as stalled if it has been idle for `PATIENCE`. nsys waits for ever if its
     launcher, the process between nsys and the worker, was killed.
-
-    Returns:
-        Whether the tool was ended because it stalled.
     """
     while not target.is_over:
         if _has_ended(tool):
@@ -247,14 +244,12 @@ def wait(
     """Pass signals on until tool and worker have ended.
 
     Args:
-        process: the tool.
         mark: the file in which the worker records its start.
         to_worker: send signals to the worker once it has started, because the tool, which is not
             in our process group, would be killed by them.
         apart: as given to `start`.
         undelivered: signals that arrived before the worker had started. Its signal handlers keep
             adding to this list even after this function has returned.
-        scratch: the tool's temporary directory; empty without one.
     """
     target = _Target(mark, process.pid)
 
@@ -357,15 +352,10 @@ def run_tool(
     """Run a short command of a tool, and end what it leaves behind.
 
     Args:
-        directory: a temporary directory for this command alone.
-        environment: the command's environment variables. Default: this process's.
         deadline: seconds in which a healthy tool finishes, even on a busy machine.
 
     Returns:
         The command's output; ``None`` if it was idle for more than `IDLE` or missed the deadline.
-
-    Raises:
-        OSError: the command cannot be run.
     """
     variables = {**(os.environ if environment is None else environment), "TMPDIR": directory}
     until = time.monotonic() + deadline

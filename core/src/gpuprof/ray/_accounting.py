@@ -29,13 +29,6 @@ def settle_nodes(
 ) -> tuple[list[NodeRecord], list[str]]:
     """Settle the files of ended workers on every node.
 
-    Args:
-        nodes: the nodes of the cluster.
-        planner: the run's planner.
-        plan: the profiled workers.
-        collection: the files that have already been brought to the driver.
-        give_up: whether to stop waiting for profilers.
-
     Returns:
         The record of each node, including those of dead nodes that can be read here; and a message
         for each node that died or did not answer.

@@ -31,10 +31,7 @@ def announce(run: str, driver: str, address: Address, planning: Planning) -> Non
     """Tell workers where the driver listens, and how to plan the workers that they make.
 
     Args:
-        run: the run's id.
         driver: the driver's worker name, which no actor gets.
-        address: where the driver listens.
-        planning: plans the workers that workers make.
     """
     _put(run, _WORKER + driver)
     _put(run, _DRIVER, json.dumps(attrs.asdict(address)).encode())
@@ -81,12 +78,7 @@ def note_worker(run: str, worker_plan: PlannedWorker) -> None:
 
 
 def noted_workers(run: str, keys_to_skip: Container[Key]) -> Iterator[PlannedWorker]:
-    """The workers that other workers have started.
-
-    Args:
-        run: the run's id.
-        keys_to_skip: groups and ranks of the workers to leave out.
-    """
+    """The workers that other workers have started."""
     for name in _names(run, _WORKER):
         group, _, rank = name.rpartition("-")
         content = None if (group, int(rank)) in keys_to_skip else _get(run, _WORKER + name)

@@ -74,8 +74,6 @@ class Request:
     """A request to open or close a window on some workers, and the workers' answers.
 
     Args:
-        kind: ``open`` or ``close``.
-        windows: each worker's window, by the worker's name.
         expiry: seconds since the epoch, after which it is too late to open the window.
         answers: by worker, what went wrong or ``None``, and the window's entry if the worker has
             one.
@@ -103,7 +101,6 @@ class Channel:
     """The driver's end of the connections: a server on a separate thread.
 
     Args:
-        host: the address to listen on.
         on_clock: called on the channel's thread with each measurement of a worker's monotonic
             clock; ``None`` means that no clock is measured. One worker is asked for all workers
             that share its clock, and none for the clock of this process.
@@ -157,7 +154,6 @@ class Channel:
         """Ask the connected workers for the stacks of all processes of their nodes.
 
         Args:
-            question: the name of the question.
             write: called on another thread with the name and the content of each answer.
         """
         self._loop.call_soon_threadsafe(self._ask_nodes, question, write)
@@ -171,8 +167,6 @@ class Channel:
         called before.
 
         Args:
-            kind: ``open`` or ``close``.
-            windows: each worker's window, by the worker's name.
             timeout: seconds after which it is too late to open the window.
         """
         request = Request(kind, windows, time.time() + timeout)
@@ -185,8 +179,6 @@ class Channel:
         A worker that connects while a step is left out gets the announcement late.
 
         Args:
-            left_out: whether workers leave the step out.
-            timeout: maximum seconds to wait for the workers' acknowledgements.
             withdrawn: whether this withdraws an earlier announcement that the step is left out.
         """
         self._left_out = left_out
@@ -198,7 +190,6 @@ class Channel:
 
         Args:
             last: whether the workers also end their ledgers.
-            timeout: maximum seconds to wait for the workers.
         """
         self._tell_all({"kind": "flush", "last": last}, timeout)
 

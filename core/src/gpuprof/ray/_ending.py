@@ -93,12 +93,8 @@ def finish_reports(
     Args:
         look: settles the nodes and makes the receipt; its argument says whether to stop waiting for
             profilers.
-        wrapped_workers: groups and ranks of the workers that run under a profiler.
-        handles: the actors' handles.
-        idle: ends the processes that run tasks.
         out_of_reach: returns the living actors without a handle in this process. They cannot be
             killed from here, so they are not waited for after the grace period of `_GRACE`.
-        timeout: maximum seconds to wait.
         actors_of_workers: actors that other workers have started.
     """
     receipt, records = look(False)
@@ -172,13 +168,7 @@ def bring_home(
 
 
 def interrupted_message(receipt: Receipt, plan: list[PlannedWorker], away: str) -> str:
-    """The log line for a second Ctrl-C: which reports may be lost, and where the files are.
-
-    Args:
-        receipt: the latest receipt; it has no rows if none was made.
-        plan: the plan of all workers.
-        away: the run's directory on the nodes.
-    """
+    """The log line for a second Ctrl-C: which reports may be lost, and where the files are."""
     receipt_workers = {row.worker for row in receipt.rows}
     open_rows = [f"{row.worker} {row.window}" for row in receipt.rows if row.state != "complete"]
     missing_workers = [
@@ -234,13 +224,7 @@ of a busy worker has the task's name instead of ``IDLE``."""
 
 
 class IdleWorkers:
-    """Ends processes of a run for which this process has no handle: idle ones that run tasks.
-
-    Args:
-        nodes: the nodes of the cluster.
-        run_directory: the run's directory on each node.
-        workers: groups and ranks of the tasks.
-    """
+    """Ends processes of a run for which this process has no handle: idle ones that run tasks."""
 
     def __init__(self, nodes: Nodes, run_directory: str, workers: Container[Key]) -> None:
         self._nodes = nodes

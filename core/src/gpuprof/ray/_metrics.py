@@ -29,7 +29,6 @@ class StepMetrics:
 
     Args:
         run_directory: the run directory; ``None`` if nothing is recorded.
-        most: slow ranks that the run's companion captures.
     """
 
     def __init__(self, run_directory: str | None, most: int) -> None:
@@ -147,11 +146,7 @@ class Sink:
 
 
 class RayGauges:
-    """Ray's own metrics, which Ray exports for Prometheus on each node.
-
-    Args:
-        run: the run's id, the tag ``run`` of all gauges.
-    """
+    """Ray's own metrics, which Ray exports for Prometheus on each node."""
 
     def __init__(self, run: str) -> None:
         self._run = run

@@ -56,11 +56,7 @@ class MistakeLog:
                     self._unwrapped.append(f"{group}-{rank}")
 
     def warn(self, rows: Sequence[PlannedWorker]) -> None:
-        """Log new warnings.
-
-        Args:
-            rows: the workers planned so far.
-        """
+        """Log new warnings."""
         self.due = False
         for sentence in [*oversights(self._planner.config, rows), *self._of_actors()]:
             if sentence not in self._logged:
@@ -114,8 +110,6 @@ class UnregisteredActors:
         """Expect a worker to be registered before its first window.
 
         Args:
-            key: the worker's group and rank.
-            worker_plan: the worker's plan.
             is_selected: whether to expect the worker even if it has no window.
         """
         starts = [window.start for window in worker_plan.worker.windows if window.start is not None]
@@ -167,7 +161,6 @@ class UnregisteredActors:
         """The workers among `keys` that are actors started by this process.
 
         Args:
-            keys: groups and ranks.
             alive: whether to skip dead actors.
         """
         own_keys: set[Key] = set()
@@ -227,14 +220,7 @@ def reject_other_than_handle(group: str, rank: int, handle: object) -> None:
 
 
 def reject_duplicate(group: str, rank: int, first: Any) -> None:
-    """Reject a second actor for a rank while the first one is alive.
-
-    Args:
-        first: the actor already registered, or `None`.
-
-    Raises:
-        ConfigError: the first actor is alive.
-    """
+    """Reject a second actor for a rank while the first one is alive."""
     if first is not None and not _has_died(first):
         raise ConfigError(
             [
@@ -265,10 +251,6 @@ def run_has_ended(receipt: Receipt | None, worker: str) -> bool:
     """Whether the run has ended, so that a worker that starts now is not profiled.
 
     Logs a warning if the run had profiling on.
-
-    Args:
-        receipt: the run's receipt; ``None`` while the run goes on.
-        worker: the new worker's name, for the warning.
     """
     if receipt is not None and receipt.directory is not None:
         log().warning(

@@ -29,7 +29,6 @@ class Answer(Generic[Result]):
 
     Args:
         node: the node's name, as in paths.
-        result: the function's result.
         error: why there is no result; ``None`` if there is one.
     """
 
@@ -68,11 +67,7 @@ class Nodes:
         return unique_name(host, node["NodeID"]) if self.share_names else host
 
     def named(self, name: str) -> dict[str, Any]:
-        """The node with the given name.
-
-        Raises:
-            OutputError: no living node has this name.
-        """
+        """The node with the given name."""
         match = next((node for node in _alive() if self.name(node) == name), None)
         if match is None:
             raise OutputError(f"node {name} has died")
@@ -113,8 +108,6 @@ class Nodes:
         """Call `function` here, and in a task on every other living node that matches `nodes`.
 
         Args:
-            function: the function.
-            arguments: the function's arguments.
             nodes: host names or wildcards.
             gpu: whether to call only on nodes that have a GPU in Ray's resources.
             timeout: the most seconds to wait. A node that has not answered by then gets a
@@ -172,11 +165,7 @@ class Nodes:
         return results  # type: ignore[return-value]
 
     def on(self, node: str, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call `function` on the node with the given name.
-
-        Raises:
-            OutputError: no living node has this name.
-        """
+        """Call `function` on the node with the given name."""
         if node == node_name():
             return function(*arguments)
         result: Result = _result(self.call(self.named(node), function, *arguments))
@@ -229,7 +218,6 @@ def connect(address: str, asked_by: str) -> None:
     """Connect this process to the cluster at an address, unless it is already connected to one.
 
     Args:
-        address: the address of the cluster.
         asked_by: the option that has the address, with its value, for the message.
 
     Raises:

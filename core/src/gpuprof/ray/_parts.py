@@ -21,10 +21,7 @@ class Part:
     """What one process knows about the run at its end.
 
     Args:
-        receipt: the receipt of the process's workers.
         workers: the process's plan, without secrets.
-        ended_early: the process's workers that were killed or crashed.
-        ended_by_job: the process's workers that the job itself ended.
         ledger: the name of the ledger with the process's steps.
     """
 

@@ -21,7 +21,6 @@ class Planning:
     """Plans the workers of a run.
 
     Args:
-        planner: the run's planner.
         tool: the profiler's program, as found by the driver; ``None`` if there is none.
         common_tool: the properties that the program has in common on all nodes.
         node_ids: whether several nodes share a host name.
@@ -38,11 +37,7 @@ class Planning:
     tasks: str | None = None
 
     def worker(self, group: str, rank: int, options: Mapping[str, Any]) -> PlannedWorker:
-        """Plan an actor or a task with the given Ray options.
-
-        Raises:
-            ConfigError: the group's keys are not valid.
-        """
+        """Plan an actor or a task with the given Ray options."""
         has_gpu = bool(options.get("num_gpus"))
         return self.planner.worker(group, rank, has_gpu=has_gpu, tool=self.common_tool)
 
@@ -51,16 +46,9 @@ class Planning:
     ) -> tuple[PlannedWorker, dict[str, Any]]:
         """Make the runtime environment with which a worker starts.
 
-        Args:
-            worker_plan: the worker's plan.
-            runtime_env: the worker's own runtime environment.
-
         Returns:
             The plan without the variables that the job sets itself, and `runtime_env` extended by
             the plan's settings.
-
-        Raises:
-            ConfigError: `runtime_env` already wraps the worker.
         """
         job_env = _job_env()
         # The user's own values win, wherever they were given.
@@ -88,11 +76,7 @@ class Planning:
         )
 
     def leave_out(self, runtime_env: Mapping[str, Any]) -> dict[str, Any]:
-        """The runtime environment of a process that is not recorded; actors that it makes are.
-
-        Args:
-            runtime_env: the process's own runtime environment.
-        """
+        """The runtime environment of a process that is not recorded; actors that it makes are."""
         job_env = _job_env()
         row = self._row(self._unprofiled(LEFT_OUT), runtime_env, job_env)
         row["role"] = LEFT_OUT
@@ -101,12 +85,7 @@ class Planning:
         )
 
     def job(self, runtime_env: Mapping[str, Any], group: str) -> dict[str, Any]:
-        """The runtime environment for the job's processes that are not planned workers.
-
-        Args:
-            runtime_env: the job's own runtime environment.
-            group: the name of these processes' group.
-        """
+        """The runtime environment for the job's processes that are not planned workers."""
         row = self._row(self._unprofiled(group), {}, {})
         row["role"] = "child"
         return _runtime_env.merge(runtime_env, {}, {VARIABLE: encode(row)}, False, "runtime_env")

@@ -156,20 +156,12 @@ def _nodes_of_any_group(config: Config) -> tuple[str, ...]:
 
 
 def check_node(config: Config, run: str, output_dir: str) -> Tool | None:
-    """The node's tool; ``None`` if the backend needs none. Runs on the node.
-
-    Raises:
-        ToolError: the tool is missing.
-    """
+    """The node's tool; ``None`` if the backend needs none. Runs on the node."""
     return Planner(config, run, output_dir).check_tool()
 
 
 def try_node(config: Config, run: str, output_dir: str, worker_plan: PlannedWorker) -> Tool | None:
-    """Try a worker's options with the node's tool, and return it. Runs on the node.
-
-    Raises:
-        ToolError: the tool refuses the options, or is missing.
-    """
+    """Try a worker's options with the node's tool, and return it. Runs on the node."""
     planner = Planner(config, run, output_dir)
     tool = planner.check_tool()
     if tool is not None:

@@ -86,7 +86,6 @@ class RunnerTree:
     """The process's own tree, with a scope around the run.
 
     Args:
-        timing: the process's tree.
         left_out: the `LeftOut` of the process's session, if the session writes the tree.
 
     Attributes:
@@ -468,7 +467,6 @@ class Profiler:
         """Open a worker's windows from now on.
 
         Args:
-            worker_plan: the worker's plan.
             handle: the actor's handle; ``None`` if the worker connects by itself.
         """
         assert self._windows is not None
@@ -693,13 +691,7 @@ class Profiler:
         """Bring the files home and write the manifest.
 
         Args:
-            directory: the run's directory on the driver.
-            runner: the driver's tree.
-            records: the records of the nodes.
             parts: the parts of the run; this process's part is the last.
-
-        Raises:
-            OSError: the manifest cannot be written.
         """
         receipt = together(parts)
         receipt, files = bring_home(self._collection, directory, runner, receipt, records)

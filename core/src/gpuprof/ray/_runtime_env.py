@@ -62,11 +62,8 @@ def merge(
     """Add gpuprof's variables to `actor_env`, and put the shim before Python if `is_wrapped`.
 
     Args:
-        actor_env: the worker's own runtime environment.
         job_env: the job's runtime environment. The worker inherits the keys that its own runtime
             environment does not set.
-        variables: gpuprof's variables.
-        is_wrapped: whether to run the shim.
         path: the name of `actor_env` in messages.
 
     Raises:

@@ -25,12 +25,7 @@ _FILE = re.compile(r"\w[^/]*\.json")
 
 
 class OtherNodes:
-    """Takes the questions of `gpuprof stacks` to other nodes.
-
-    Args:
-        channel: the connections to the workers.
-        nodes: the nodes of the cluster.
-    """
+    """Takes the questions of `gpuprof stacks` to other nodes."""
 
     def __init__(self, channel: Channel, nodes: Nodes) -> None:
         self._channel = channel
@@ -74,10 +69,6 @@ def ask_node(run_directory: str, question: str) -> Iterator[tuple[str, bytes]]:
 
     Args:
         run_directory: the run's directory, as this node sees it.
-        question: the name of the question.
-
-    Returns:
-        The name and the content of each process's answer.
     """
     # imported here, as most workers are never asked
     from gpuprof._artifacts.dumps import ask, to_answer

@@ -41,8 +41,6 @@ class WindowControl:
     All requests have a timeout. A worker that fails or does not answer never causes an exception.
 
     Args:
-        steps: the steps of the run.
-        left_out: splits off the steps that the driver leaves out of its own tree.
         on_clock: called with each measurement of a worker's clock; see `Channel`. Until the first
             worker with windows is added, the connections serve only these measurements.
 
@@ -78,10 +76,8 @@ class WindowControl:
         Adding a name again replaces the handle of a worker that has died.
 
         Args:
-            name: the worker's name.
             handle: the actor's handle; ``None`` if the worker starts its session and connects by
                 itself.
-            windows: the worker's planned windows.
         """
         if not self.channel.keeps_all:  # from now on steps are announced to all workers
             self.channel.keeps_all = True
@@ -338,12 +334,7 @@ def _answer_for_the_dead(request: _channel.Request, reference: Any, name: str) -
 
 
 class Firing:
-    """Turns orders into windows of the armed workers.
-
-    Args:
-        path: the directory of orders.
-        control: the control of the windows.
-    """
+    """Turns orders into windows of the armed workers."""
 
     def __init__(self, path: str, control: WindowControl) -> None:
         self._watch = Watch(path)
@@ -354,7 +345,6 @@ class Firing:
         """Register an armed worker.
 
         Args:
-            worker: the worker.
             continuous: whether adjacent steps of an order share one window.
         """
         self._armed.setdefault(worker.name, (worker, continuous))

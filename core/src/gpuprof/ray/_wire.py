@@ -151,7 +151,6 @@ class Measurement:
     """The offset between another monotonic clock and this process's.
 
     Args:
-        clock: the id of the other clock.
         at: the time of the measurement, in nanoseconds of this process's clock.
         offset: the nanoseconds to add to the other clock's time to get this clock's time.
         bound: the largest possible error of `offset`, in nanoseconds.
@@ -171,9 +170,7 @@ def measure(clock: str, answer: ClockAnswer, answer_time: int) -> Measurement:
     took all of it.
 
     Args:
-        clock: the id of the other clock.
         answer: the answer, which repeats the time of the question.
-        answer_time: when the answer came, in nanoseconds of this process's clock.
 
     Raises:
         ValueError: the time stamps contradict each other.
