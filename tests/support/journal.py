@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import threading
 from contextlib import AbstractContextManager
-from types import TracebackType
 
 import attrs
 from gpuprof.backend import (
@@ -123,12 +122,7 @@ class Crossing(AbstractContextManager[None]):
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.lines.append(self.name)
 
 
@@ -140,12 +134,7 @@ class Nested(Crossing):
         self.thread = threading.get_ident()
         stack().append(self)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.ended = True
         while stack() and stack()[-1].ended:
             pop(stack().pop())

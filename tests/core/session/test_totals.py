@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ def test_what_is_no_number_is_named_once(value: Any, caplog: pytest.LogCaptureFi
     counted = Totals()
     with caplog.at_level("WARNING", "gpuprof"):
         for _ in range(2):
-            counted.add({"frames": value, "tokens": 7})
+            with counted.step(nullcontext(), {"frames": value, "tokens": 7}):
+                pass
     expected = (
         f"step attribute frames: {repr(value)[:80]} is not valid; expected a finite number, such "
         "as an int or a float; the value is left out of the total"

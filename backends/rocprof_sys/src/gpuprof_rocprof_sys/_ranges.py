@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 
 from gpuprof_rocprof_sys._markers import Markers, markers
 
@@ -28,12 +27,7 @@ class _StartedRange(AbstractContextManager[None]):
     def __enter__(self) -> None:
         self._identifier = self._provider.start(self._name)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._provider.stop(self._identifier)
 
 
@@ -60,12 +54,7 @@ class _PushedRange(AbstractContextManager[None]):
         self._provider.push(self._name)
         self._ranges.append(self)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ended = True
         if self._ranges is not _stack.ranges:
             return  # another thread's stack: that thread pops it with its next range

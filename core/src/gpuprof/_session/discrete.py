@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from gpuprof_timing import set_range_opener
 
@@ -112,40 +111,17 @@ class DiscreteWindows:
         """
         if not matches(name, self._labels) or not self._taken.acquire(blocking=False):
             return nullcontext()
-        return _ScopeWindow(self, name, crosses_tasks)
+        return self._window(name, crosses_tasks)
 
-    def wait_begin(self, label: str, crosses_tasks: bool) -> AbstractContextManager[object]:
-        """Open a window, wait until it is open, and return the scope's own range."""
-        self._on_control(lambda: self.begin(label))
-        window = self._capture.windows.current
-        opener = self._capture.range_opener(window) if window is not None else None
-        return opener(label, crosses_tasks) if opener is not None else nullcontext()
-
-    def wait_end(self) -> None:
-        """Close the window, and wait until the profiler has closed it."""
-        self._on_control(self.end)
-        self._taken.release()
-
-
-class _ScopeWindow(AbstractContextManager[None]):
-    """A window around a scope, with the scope's range inside."""
-
-    def __init__(self, windows: DiscreteWindows, name: str, crosses_tasks: bool) -> None:
-        self._windows = windows
-        self._name = name
-        self._crosses_tasks = crosses_tasks
-
-    def __enter__(self) -> None:
-        self._range = self._windows.wait_begin(self._name, self._crosses_tasks)
-        self._range.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    @contextmanager
+    def _window(self, label: str, crosses_tasks: bool) -> Iterator[None]:
+        """A window around a scope, with the scope's range inside."""
         try:
-            self._range.__exit__(kind, error, trace)
+            self._on_control(lambda: self.begin(label))
+            window = self._capture.windows.current
+            opener = self._capture.range_opener(window) if window is not None else None
+            with nullcontext() if opener is None else opener(label, crosses_tasks):
+                yield
         finally:
-            self._windows.wait_end()
+            self._on_control(self.end)
+            self._taken.release()

@@ -11,7 +11,6 @@ import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from types import TracebackType
 from typing import Any, TypeVar
 
 from gpuprof_timing import Timing
@@ -71,12 +70,7 @@ class NoPhase(AbstractContextManager["NoPhase"]):
     def __enter__(self) -> NoPhase:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         pass
 
     def note(self, **values: float) -> None:
@@ -117,13 +111,8 @@ class timer(AbstractContextManager["timer"]):
         self._scope.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._scope.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._scope.__exit__(*error)
 
     def __call__(self, function: Function) -> Function:
         """Time every call of `function`."""
@@ -369,14 +358,9 @@ class _NotedStep(AbstractContextManager[None]):
         self._ledger.begin_step(self._number)
         self._inner.__enter__()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         try:
-            self._inner.__exit__(kind, error, trace)
+            self._inner.__exit__(*error)
         finally:
             self._ledger.end_step(self._number)
 
@@ -400,12 +384,7 @@ class _Step(AbstractContextManager[None]):
         self._started = time.perf_counter()
         self._edges = self._started - began
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         seconds = time.perf_counter() - self._started
         session = self._session
         session.step_times.ended = True  # before the window's end writes the session's file

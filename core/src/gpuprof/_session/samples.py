@@ -16,7 +16,6 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, TypeAlias
 
 from gpuprof._log import log
@@ -90,12 +89,7 @@ class Phase(AbstractContextManager["Phase"]):
             samples.make_room()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._row[_END] = self._samples.clock()
 
     def note(self, **values: float) -> None:

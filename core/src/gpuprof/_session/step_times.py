@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from time import perf_counter
-from types import TracebackType
 from typing import Literal
 
 import attrs
@@ -123,11 +122,6 @@ class StepOutside(AbstractContextManager[None]):
     def __enter__(self) -> None:
         self._started = perf_counter()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if kind is None:
             self._add(perf_counter() - self._started, "other")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from time import perf_counter
-from types import TracebackType
 
 from gpuprof._log import log
 from gpuprof._session.file import TotalsEntry
@@ -39,26 +38,26 @@ class Totals:
         self._began: float | None = None
         self._ended = 0.0
 
+    @contextmanager
     def step(
         self,
         inner: AbstractContextManager[object],
         attributes: Mapping[str, float],
         keep: Callable[[Mapping[str, float]], object] = bool,
-    ) -> AbstractContextManager[None]:
+    ) -> Iterator[None]:
         """A step whose attributes count once it has ended without an exception.
 
         Args:
             keep: called with the attributes as they count.
         """
-        return _CountedStep(self, inner, attributes, keep)
-
-    def begin(self) -> None:
-        """Begin a step with attributes."""
         if self._began is None:
             self._began = perf_counter()
+        with inner:
+            yield
+        self._add(attributes)
+        keep(attributes)
 
-    def add(self, attributes: Mapping[str, float]) -> None:
-        """End a step, and add its attributes to the sums."""
+    def _add(self, attributes: Mapping[str, float]) -> None:
         self._ended = perf_counter()
         for name, value in attributes.items():
             number = number_of(value)
@@ -99,39 +98,6 @@ def number_of(value: object) -> float | None:
     except Exception:  # a huge fraction, or a type of the job's own
         return None
     return number if -_LARGEST < number < _LARGEST else None  # nor is nan
-
-
-class _CountedStep(AbstractContextManager[None]):
-    __slots__ = ("_attributes", "_inner", "_keep", "_totals")
-
-    def __init__(
-        self,
-        totals: Totals,
-        inner: AbstractContextManager[object],
-        attributes: Mapping[str, float],
-        keep: Callable[[Mapping[str, float]], object],
-    ) -> None:
-        self._totals = totals
-        self._inner = inner
-        self._attributes = attributes
-        self._keep = keep
-
-    def __enter__(self) -> None:
-        self._totals.begin()
-        self._inner.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            self._inner.__exit__(kind, error, trace)
-        finally:
-            if kind is None:
-                self._totals.add(self._attributes)
-                self._keep(self._attributes)
 
 
 def merge(entries: list[TotalsEntry]) -> TotalsEntry | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import AbstractContextManager
-from types import FrameType, TracebackType
+from types import FrameType
 
 from gpuprof._log import log
 
@@ -41,12 +41,7 @@ class Interrupts(AbstractContextManager["Interrupts"]):
                 raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if self._ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         if self._held and kind is None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from operator import attrgetter
-from types import TracebackType
 from typing import Any, ClassVar, TypeVar
 
 import attrs
@@ -720,12 +719,7 @@ class Profiler:
     def __enter__(self) -> Profiler:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         self._interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
         self.finalize()
 

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import TracebackType
 
 from gpuprof._log import log
 
@@ -81,12 +80,7 @@ class Step(AbstractContextManager[None]):
                 steps.begin(number)
         self._started = time.perf_counter()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         seconds = time.perf_counter() - self._started
         steps = self._steps
         if self._outer != self._number:

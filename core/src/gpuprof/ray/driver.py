@@ -9,7 +9,6 @@ import atexit
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 from typing import Any
 
 from gpuprof._config.load import load
@@ -268,10 +267,5 @@ class Run(AbstractContextManager[Profiler]):
     def __enter__(self) -> Profiler:
         return self._begin()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         end()

@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
@@ -131,11 +130,6 @@ class _Counted(AbstractContextManager[None]):
     def __enter__(self) -> None:
         self._marked.__enter__()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._marked.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._marked.__exit__(*error)
         self._trace.step()

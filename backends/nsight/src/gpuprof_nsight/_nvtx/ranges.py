@@ -10,7 +10,6 @@ import os
 import threading
 import zlib
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, Protocol
 
 from gpuprof_nsight._names import DOMAIN
@@ -121,12 +120,7 @@ class _StartedRange:
     def __enter__(self) -> None:
         self.number = self.start(self.attributes)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.end(self.number)
 
 
@@ -147,12 +141,7 @@ class _PushedRange:
         self.push(self.attributes)
         _thread.stack.append(self)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         stack = _thread.stack
         if not stack or stack[-1] is not self:
             # Also if another thread pushed it: that thread pops it with its next range.
