@@ -1,7 +1,7 @@
 """Records the ranks that a program starts by itself: with Lightning, or with multiprocessing.
 
-Such a process gets a worker's row of its own in its environment. Its session is started by
-`_start/sitecustomize.py`, or after the fork.
+Such a process gets a worker's row of its own in its environment, or with the process object that a
+fork server unpickles. Its session is started by `_start/sitecustomize.py`, or after the fork.
 """
 
 from __future__ import annotations
@@ -26,6 +26,17 @@ _MOST = 256
 _started: Counter[str] = Counter()
 _process: tuple[int, str | None] = 0, None
 """The process whose children are recorded, and its own row."""
+_SENT = "_gpuprof"
+"""The attribute of a process object that brings a row to a fork server's fork."""
+_UNPICKLED = """
+try:
+    from gpuprof._launch.children import take
+except ImportError:
+    pass
+else:
+    take({row!r})
+"""
+"""What a fork of a fork server runs. Its interpreter may be one without gpuprof."""
 
 
 def install() -> None:
@@ -36,6 +47,7 @@ def install() -> None:
         after_import(f"{package}.strategies.launchers.subprocess_script", _lightning)
     after_import("multiprocessing.popen_spawn_posix", _spawned)
     after_import("multiprocessing.popen_fork", _forked)
+    after_import("multiprocessing.popen_forkserver", _served)
 
 
 def _lightning(module: ModuleType) -> None:
@@ -94,6 +106,45 @@ def _forked(module: ModuleType) -> None:
 
     replace(module.Popen, "_launch", recording, ["process_obj"])
     util.register_after_fork(module, _start_after_fork)
+
+
+class _Sent:
+    """Starts the session of the process that unpickles it."""
+
+    def __init__(self, row: Row) -> None:
+        self._code = _UNPICKLED.format(row=encode(row))
+
+    def __reduce__(self) -> tuple[Callable[..., None], tuple[str, dict[str, Any]]]:
+        return exec, (self._code, {})
+
+
+def _served(module: ModuleType) -> None:
+    def recording(original: Callable[..., Any]) -> Callable[..., Any]:
+        def _launch(self: Any, process_obj: Any) -> Any:
+            # The fork has the server's environment, not this process's.
+            guarded("multiprocessing: its processes", lambda: _send(process_obj))
+            try:
+                return original(self, process_obj)
+            finally:
+                vars(process_obj).pop(_SENT, None)
+
+        return _launch
+
+    replace(module.Popen, "_launch", recording, ["process_obj"])
+
+
+def _send(process: Any) -> None:
+    row = _row(lambda row: _spawned_row(row, process))
+    if row is not None:
+        vars(process)[_SENT] = _Sent(row)
+
+
+def take(row: str) -> None:
+    """Start the session of this fork of a fork server, once multiprocessing has set it up."""
+    from multiprocessing import util
+
+    os.environ[VARIABLE] = row
+    util.register_after_fork(sys.modules[__name__], _start_after_fork)
 
 
 def _start_after_fork(_: ModuleType) -> None:
@@ -155,13 +206,19 @@ def _recorded(
                 del os.environ[name]
 
 
+def _row(row_of: Callable[[Row], Row | None]) -> Row | None:
+    value = os.environ.get(VARIABLE)
+    row = None if value is None else row_of(decode(value))
+    if row is not None:
+        row["print_tree"] = False
+    return row
+
+
 def _variables(row_of: Callable[[Row], Row | None]) -> dict[str, str]:
     from gpuprof._launch import at_start
 
-    value = os.environ.get(VARIABLE)
-    row = None if value is None else row_of(decode(value))
+    row = _row(row_of)
     if row is None:
         return {}
-    row["print_tree"] = False
     path = at_start.path(os.environ.get("PYTHONPATH", ""))
     return {VARIABLE: encode(row), "PYTHONPATH": path}
