@@ -54,7 +54,7 @@ envs = [Env.remote() for _ in range(3)]
 ray.get([env.sample.remote() for env in envs])
 """
 DRIVER, ACTORS = "driver", "actors"
-JOB, STACKS, CONTROL = "job", "gpuprof-stacks", "gpuprof-control"
+JOB, STACKS, OTHERS = "job", "gpuprof-stacks", "gpuprof's other threads"
 CLOCK, PROCESSES = "clock", "processes"
 NOTHING, ALL, NO_CALLS, NO_SAMPLES, AGAIN = (
     "nothing", "everything", "without Ray calls", "without stack samples", "nothing, again",
@@ -79,8 +79,13 @@ STARTS = {
 
 def threads() -> tuple[int, dict[int, str]]:
     """This process, and whose each of its Python threads is: the job's, or which of gpuprof's."""
+
+    def owner(name: str) -> str:
+        is_ours = name.startswith("gpuprof-")
+        return name if name == STACKS else OTHERS if is_ours else JOB
+
     return os.getpid(), {
-        thread.native_id: thread.name if thread.name.startswith("gpuprof-") else JOB
+        thread.native_id: owner(thread.name)
         for thread in threading.enumerate()
         if thread.native_id is not None
     }
@@ -403,7 +408,7 @@ def together(
     for kind in (DRIVER, ACTORS) if last[0][f"{ACTORS} {JOB}"] else (DRIVER,):
         own = [
             of_a_step * sum(answer[f"{kind} {thread}"] for answer in last)
-            for thread in (STACKS, CONTROL)
+            for thread in (STACKS, OTHERS)
         ]
         rows.append([kind, more(answers, ALL, f"{kind} {JOB}")[0], *own])
     rows.append(["together", *(sum(column) for column in list(zip(*rows, strict=True))[1:])])
@@ -480,7 +485,7 @@ OF_JOB = [
     "whole processes",
 ]
 OF_STEP = [
-    "everything, µs of a step", "job's threads", "stacks' thread", "control thread", "together",
+    "everything, µs of a step", "job's threads", "stacks' thread", "other threads", "together",
     "% of 100 ms",
 ]  # fmt: skip
 
