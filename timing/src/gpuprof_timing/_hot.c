@@ -56,7 +56,7 @@ static PyObject *perf_counter_ns;        /* NULL if `monotonic` is another clock
 static PyObject *running_loop;           /* `asyncio._get_running_loop`, once asyncio is there */
 static PyCFunction variable_get, variable_set;
 static PyObject *str_asyncio, *str_depth, *str_get_running_loop, *str_skip_closed_parents,
-    *str_key, *str_abandon, *str_waits, *str_releases, *str_meets;
+    *str_key, *str_abandon, *str_waits, *str_releases, *str_meets, *str_loop_of_thread;
 
 /* Objects of Python's classes that derive from one of ours: their own slots are Python's, and are
 gone by now, so that a class's own `tp_clear` must not look for them again. */
@@ -475,6 +475,16 @@ loop_runs(void)
             return 0;
         }
     }
+#if PY_VERSION_HEX < 0x030E0000
+    /* A thread that has never run a loop lacks this entry. To ask asyncio itself takes microseconds
+    after each wait, when its code is in no cache. */
+    if (PyCFunction_CheckExact(running_loop)) {
+        PyObject *of_thread = PyThreadState_GetDict();
+        if (of_thread != NULL && PyDict_GetItemWithError(of_thread, str_loop_of_thread) == NULL) {
+            return PyErr_Occurred() ? -1 : 0;
+        }
+    }
+#endif
     PyObject *loop = PyObject_CallNoArgs(running_loop);
     if (loop == NULL) {
         return -1;
@@ -2668,9 +2678,11 @@ static int
 intern_names(void)
 {
     PyObject **names[] = {&str_asyncio, &str_depth, &str_get_running_loop, &str_skip_closed_parents,
-                          &str_key, &str_abandon, &str_waits, &str_releases, &str_meets};
+                          &str_key, &str_abandon, &str_waits, &str_releases, &str_meets,
+                          &str_loop_of_thread};
     const char *texts[] = {"asyncio", "depth", "_get_running_loop", "_skip_closed_parents",
-                           "key", "_abandon", "waits", "releases", "meets"};
+                           "key", "_abandon", "waits", "releases", "meets",
+                           "__asyncio_running_event_loop__"};
     for (size_t index = 0; index < sizeof(names) / sizeof(*names); index++) {
         *names[index] = PyUnicode_InternFromString(texts[index]);
         if (*names[index] == NULL) {
