@@ -17,12 +17,11 @@ from support.isolation import own_place
 
 MOST_RERUNS = 5
 """A run with more has found something."""
-FAULTS_OF_NSYS = ["NoRanges", "AgentDidNotStart"]
-"""The failures after which a test is run again, by the names of their exceptions.
+FAULT_OF_NSYS = "NoRanges"
+"""The exception after which a test is run again.
 
-nsys itself loses all ranges of a few processes of a hundred: `report_reader` finds that. And a few
-of its starts fail before the program has begun: `patient_nsys` tells those from other failures,
-where gpuprof's own attempts to start a worker have no part. Nothing else tries anything again.
+nsys itself loses all ranges of a few processes in a hundred: `report_reader` finds that. Nothing
+else runs a test again.
 """
 
 EXHAUSTIVE = pytest.StashKey[int]()
@@ -112,7 +111,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     on_nsys = [item for item in items if item.get_closest_marker("nsys")]
     if shutil.which("nsys") or os.environ.get("GPUPROF_REQUIRE_NSYS") == "1":
         for item in on_nsys:
-            item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=FAULTS_OF_NSYS))
+            item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=FAULT_OF_NSYS))
         return
     for item in on_nsys:
         item.add_marker(pytest.mark.skip(reason="nsys is not on PATH (scripts/install-nsys.sh)"))

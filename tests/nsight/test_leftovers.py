@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -66,7 +65,7 @@ def test_a_capture_is_imported_also_where_nsys_is_a_script(
     ]
     profile(
         [*command, sys.executable, "-c", ONE_WINDOW, str(capture)],
-        {**os.environ, "NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"},
+        {"NSYS_NVTX_PROFILER_REGISTER_ONLY": "0"},
     )
     script = program(tmp_path / "bin" / "nsys", 'exec nsys "$@"')
     monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -52,7 +51,7 @@ def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.mark.parametrize("nsys", NSYS)
 def test_ranges_arrive(release: Path, nsys: str, tmp_path: Path) -> None:
     """Pushed and started ones, with the label that was written."""
-    environment = {**os.environ, "PYTHONPATH": str(release)}
+    environment = {"PYTHONPATH": str(release)}
     command = [
         nsys,
         "profile",
