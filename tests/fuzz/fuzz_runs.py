@@ -177,7 +177,7 @@ def _case(number: int, place: Place, victim: Path, done: list[str]) -> None:
         functools.partial(_invoke, "report", str(place.run)),
         functools.partial(_invoke, "report", "--nvtx", str(place.run)),
         functools.partial(_invoke, "collect", str(place.run)),
-        functools.partial(_invoke, "capture", "--run", str(place.run), "--steps", "next:1"),
+        functools.partial(_invoke, "capture", str(place.run), "--steps", "next:1"),
         functools.partial(_read_orders, str(place.run)),
         functools.partial(used_bytes, str(place.run / node_name())),
         functools.partial(_take_claim, place),

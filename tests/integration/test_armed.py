@@ -22,7 +22,7 @@ CAPTURE = [sys.executable, "-m", "gpuprof", "capture"]
 
 def capture(run: str, *arguments: str) -> None:
     """Fire, from another process as from another shell."""
-    subprocess.run([*CAPTURE, "--run", run, *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*CAPTURE, run, *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_ray_workers_capture_what_they_are_told(ray: Any, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_calls_of_the_scripts_own_function_are_steps(tmp_path: Path) -> None:
     """By the script's name as by that of the module that it is."""
     (tmp_path / "job.py").write_text(OWN)
     for module in ("job", "__main__"):
-        command = [*GPUPROF, "--step-at", f"{module}:train", "--", sys.executable, "job.py"]
+        command = [*GPUPROF, "--set", f"step_at={module}:train", "--", sys.executable, "job.py"]
         done = run(tmp_path, command)
         assert 0 == done.returncode, done.stderr
         assert 12 == explained(tmp_path)["steps"]["all"]
@@ -202,7 +202,7 @@ def test_a_thread_that_fetches_ahead_bounds_only_steps_that_wait_for_it(
 ) -> None:
     """Where it waits for room in the queue, the main thread does."""
     (tmp_path / "job.py").write_text(PREFETCHING)
-    command = [*GPUPROF, "--step-at", "job:train", "--", sys.executable, "job.py", *seconds]
+    command = [*GPUPROF, "--set", "step_at=job:train", "--", sys.executable, "job.py", *seconds]
     done = run(tmp_path, command)
     assert 0 == done.returncode, done.stderr
     assert scope in explained(tmp_path)["bounds"]
@@ -212,7 +212,7 @@ def test_a_thread_that_fetches_ahead_bounds_only_steps_that_wait_for_it(
 def test_a_step_that_the_script_does_not_define_stops_before_it_starts(tmp_path: Path) -> None:
     """It would slow the whole program, and find nothing."""
     (tmp_path / "job.py").write_text(OWN)
-    done = run(tmp_path, [*GPUPROF, "--step-at", "job:fit", "--", sys.executable, "job.py"])
+    done = run(tmp_path, [*GPUPROF, "--set", "step_at=job:fit", "--", sys.executable, "job.py"])
     assert (2, "gpuprof: step_at: job:fit: job.py defines no fit\n") == (
         done.returncode,
         done.stderr,

@@ -159,7 +159,7 @@ def nested(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     (directory / "job.py").write_text(NESTED)
     keys = ["worker_groups=Env,Trainer", "groups.Train.record=false", "ranks=[0,2]", "steps=[2,4]"]
     settings = [*NSIGHT, *(word for key in keys for word in ("--set", key))]
-    words = ["--config", "config.yaml", "--step-at", "Trainer.train", "--", sys.executable]
+    words = ["--config", "config.yaml", "--set", "step_at=Trainer.train", "--", sys.executable]
     done = run(directory, [*GPUPROF, *settings, *words, "job.py"])
     assert 0 == done.returncode, done.stderr
     return directory, done.stderr

@@ -193,7 +193,7 @@ def test_the_most_frequent_call_is_proposed_where_there_are_no_rounds(tmp_path: 
     called = [("Env-0", "Env.sample"), ("Opt-0", "Opt.fit")] * 3 + [("Env-0", "Base.sample")] * 4
     sent = [(worker, method, at * 10, at * 10 + 9) for at, (worker, method) in enumerate(called)]
     assert (
-        "no step is found; without an edit, name what makes a step: gpuprof run --step-at "
-        "Env.sample -- …, which the driver calls 4 times; in the job, use `with "
+        "no step is found; without an edit, name what makes a step: gpuprof run --set "
+        "step_at=Env.sample -- …, which the driver calls 4 times; in the job, use `with "
         "profiler.step(i):` in the driver or `with gpuprof.step(i):` in the ranks"
     ) == no_steps(recorded(tmp_path, sent))

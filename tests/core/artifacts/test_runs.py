@@ -81,7 +81,7 @@ def test_what_is_still_staged_on_this_node_belongs_to_the_run(tmp_path: Path) ->
     assert ["node"] == [record.node for record in runs.records(nowhere)]
 
 
-@pytest.mark.parametrize("words", [("explain",), ("clean",), ("capture", "--steps=3", "--run")])
+@pytest.mark.parametrize("words", [("explain",), ("clean",), ("capture", "--steps=3")])
 def test_a_misspelt_run_is_recognised(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Where one is named."""
     make_run(tmp_path, "20261122-171223-53240f")

@@ -23,28 +23,31 @@ def capture(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_the_command_leaves_an_order(
-    orders_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The run is named by its directory, or by its id where runs lie."""
+def test_the_command_leaves_an_order(orders_path: str, tmp_path: Path) -> None:
+    """The run is named by its directory."""
     orders = Orders(orders_path)
     code, said = capture(
-        "--run", str(tmp_path), "--steps", "10,20:22", "--groups", "Actor*,Env", "--ranks", "0,2:4"
+        str(tmp_path), "--steps", "10,20:22", "--groups", "Actor*,Env", "--ranks", "0,2:4"
     )
-    unknown = (
-        f"--run: cannot tell from here whether '{tmp_path}' still runs; the order is sent anyway\n"
-    )
+    unknown = f"{tmp_path}: cannot tell from here whether it still runs; the order is sent anyway\n"
     assert (
         0,
         f"{unknown}order sent: steps 10,20:22, groups Actor*,Env, ranks 0,2:4, in {tmp_path}\n",
     ) == (code, said)
-    monkeypatch.setenv("GPUPROF_OUTPUT_DIR", str(tmp_path.parent))
-    assert 0 == capture("--run", tmp_path.name, "--steps", "next:2")[0]
-    expected = [
-        Order(0, ((10, 11), (20, 22)), ("Actor*", "Env"), ((0, 1), (2, 4))),
-        Order(2, (), ("all",), ALL),
-    ]
+    expected = [Order(0, ((10, 11), (20, 22)), ("Actor*", "Env"), ((0, 1), (2, 4)))]
     assert expected == orders.poll()
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_run_by_its_name_or_the_latest(
+    orders_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """As the commands that read a run."""
+    (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name)))
+    monkeypatch.setenv("GPUPROF_OUTPUT_DIR", str(tmp_path.parent))
+    orders = Orders(orders_path)
+    assert 0 == capture(*[tmp_path.name] * named, "--steps", "next:2")[0]
+    assert [Order(2, (), ("all",), ALL)] == orders.poll()
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_the_command_refuses_what_it_does_not_understand(
     orders_path: str, tmp_path: Path, arguments: list[str], problem: str
 ) -> None:
     """With what would be valid, and no order is left."""
-    code, said = capture("--run", str(tmp_path), *arguments)
+    code, said = capture(str(tmp_path), *arguments)
     assert (2, True, []) == (code, problem in said, os.listdir(orders_path))
 
 
@@ -80,9 +83,9 @@ def test_a_run_that_is_not_armed(tmp_path: Path) -> None:
     """Nobody would obey, so it is said."""
     assert (
         "its workers are not armed; start the job with armed: true and steps: []"
-        in capture("--run", str(tmp_path), "--steps", "1")[1]
+        in capture(str(tmp_path), "--steps", "1")[1]
     )
-    assert "no such directory" in capture("--run", str(tmp_path / "x"), "--steps", "1")[1]
+    assert "no such directory" in capture(str(tmp_path / "x"), "--steps", "1")[1]
 
 
 def start_of(group: str, directory: Path, *, alive: bool) -> None:
@@ -101,7 +104,7 @@ def start_of(group: str, directory: Path, *, alive: bool) -> None:
 def test_a_run_that_will_be_armed(tmp_path: Path, config: dict[str, Any]) -> None:
     """While its first worker starts, the configuration is not said to be wrong."""
     (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name, config=config)))
-    code, said = capture("--run", str(tmp_path), "--steps", "1")
+    code, said = capture(str(tmp_path), "--steps", "1")
     assert (2, True) == (
         code,
         "no worker is armed yet; try again once the workers have started" in said,
@@ -111,7 +114,7 @@ def test_a_run_that_will_be_armed(tmp_path: Path, config: dict[str, Any]) -> Non
 def test_a_run_that_has_ended(orders_path: str, tmp_path: Path) -> None:
     """Nobody would obey, so it is said, and no order is left; until its rank is started again."""
     record_rank(str(tmp_path), "ActorGroup", 0, 1, over=True)
-    code, said = capture("--run", str(tmp_path), "--steps", "1")
+    code, said = capture(str(tmp_path), "--steps", "1")
     assert (2, True, []) == (
         code,
         "has ended; expected a running job" in said,
@@ -119,7 +122,7 @@ def test_a_run_that_has_ended(orders_path: str, tmp_path: Path) -> None:
     )
     record_rank(str(tmp_path), "ActorGroup", 0, 1)
     assert (0, 1) == (
-        capture("--run", str(tmp_path), "--steps", "1")[0],
+        capture(str(tmp_path), "--steps", "1")[0],
         len(os.listdir(orders_path)),
     )
 
@@ -129,18 +132,18 @@ def test_next_while_nobody_counts_steps(orders_path: str, tmp_path: Path) -> Non
     (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name)))
     record_rank(str(tmp_path), "ActorGroup", 0, 1)
     said = "--steps: no worker runs here yet"
-    assert said in capture("--run", str(tmp_path), "--steps", "next:1")[1]
-    assert said not in capture("--run", str(tmp_path), "--steps", "1")[1]
+    assert said in capture(str(tmp_path), "--steps", "next:1")[1]
+    assert said not in capture(str(tmp_path), "--steps", "1")[1]
     start_of("ActorGroup", tmp_path, alive=True)
     (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name)))
-    assert said not in capture("--run", str(tmp_path), "--steps", "next:1")[1]
+    assert said not in capture(str(tmp_path), "--steps", "next:1")[1]
 
 
 def test_a_group_that_nobody_has_seen(orders_path: str, tmp_path: Path) -> None:
     """It may be still to come, so the order is left, and what is known is said."""
     for group in ("ActorGroup", "EnvGroup"):
         start_of(group, tmp_path, alive=True)
-    code, said = capture("--run", str(tmp_path), "--steps", "next:1", "--groups", "Actro*,env*")
+    code, said = capture(str(tmp_path), "--steps", "next:1", "--groups", "Actro*,env*")
     assert (0, 1) == (code, len(os.listdir(orders_path)))
     assert "--groups: 'Actro*' matches no worker so far; seen: ActorGroup, EnvGroup\n" in said
     assert "'env*'" not in said

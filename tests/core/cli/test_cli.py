@@ -384,3 +384,9 @@ def test_config_convert() -> None:
         converted["continuous"],
     )
     assert "--from is required" in refused("config", "convert")
+
+
+def test_an_unknown_option_that_is_a_key() -> None:
+    """It names the way to set a key."""
+    assert "--output-dir: not an option but a key" in refused("run", "--output-dir", "x", "true")
+    assert "No such option" in refused("run", "--nonsense", "true")

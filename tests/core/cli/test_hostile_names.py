@@ -132,7 +132,7 @@ def command_lines(run: str, other: str, config: str) -> Iterator[tuple[str, ...]
     yield ("plan", "backend=none", "--workers", "A=2", "--worker", f"{NAME}-0")
     yield from (("collect", run), ("collect", NAME), ("runs",), ("runs", "--json"))
     yield from (("clean", NAME), ("clean", run), ("clean", "--older-than", "1"))
-    yield from (("clean", "--cache"), ("capture", "--run", run, "--steps", "3"))
+    yield from (("clean", "--cache"), ("capture", run, "--steps", "3"))
     yield from (("stacks", run), ("stacks", NAME), ("top", run, "--once"))
     yield ("export", "--anonymous", run, "-o", f"{config}.copies")
     yield from (("export", NAME), ("export", "--anonymous", run, "-o", f"/dev/null/{NAME}"))

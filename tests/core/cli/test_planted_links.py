@@ -45,7 +45,7 @@ COMMAND = {
     "timeline": "timeline {run}",
     "html": "html {run}",
     "collect": "collect {run}",
-    "capture": "capture --run {run} --steps 5",
+    "capture": "capture {run} --steps 5",
     "stacks": "stacks {run} --again 0",
     "top": "top {run} --once",
     "export": "export --anonymous {run} -o {runs}/copies",

@@ -7,20 +7,14 @@ import os
 import click
 
 from gpuprof._artifacts import runs
-from gpuprof._cli.settings import examples, output_dir_option
+from gpuprof._cli.settings import examples, find_run, output_dir_option, run_argument
 from gpuprof._config import selection
 from gpuprof._session import orders
 from gpuprof.errors import ConfigError
 
 
-@click.command(
-    epilog=examples(
-        "gpuprof capture --run 20261122-171223-53240f --steps next:3 --groups Trainer --ranks 0"
-    )
-)
-@click.option(
-    "--run", required=True, help="Run directory, or the run's name in the output directory."
-)
+@click.command(epilog=examples("gpuprof capture --steps next:3 --groups Trainer --ranks 0"))
+@run_argument
 @output_dir_option
 @click.option(
     "--steps", required=True, help="next:N for the next N steps, or steps and slices: 100,200:203."
@@ -34,21 +28,24 @@ from gpuprof.errors import ConfigError
 @click.option(
     "--ranks", default="all", show_default=True, help="Ranks and slices, comma-separated: 0,8:16."
 )
-def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> None:
+def command(name: str, output_dir: str, steps: str, groups: str, ranks: str) -> None:
     """Capture steps on the armed workers of a running job.
 
     Sends the order and returns; reports appear in the run directory.
+
+    Without RUN, the last run in the output directory. RUN is a run's name, as `gpuprof runs` lists
+    it. PATH is a run's directory.
     """
-    directory = run if os.path.isdir(run) else os.path.join(output_dir, run)
+    directory = find_run(name, output_dir)
     path = orders.directory_of(directory)
     if not os.path.isdir(path):
-        raise ConfigError(f"--run: {run!r} is not valid: {_why_not_armed(directory, output_dir)}")
+        raise ConfigError(f"{directory}: {_why_not_armed(directory)}")
     info = runs.about(directory) or runs.About(directory, os.path.basename(directory))
     goes_on = info.goes_on()
     if goes_on is False:
-        raise ConfigError(f"--run: {run!r} has ended; expected a running job")
+        raise ConfigError(f"{directory}: has ended; expected a running job")
     number, ranges = orders.parse_steps(steps)
-    names = tuple(name.strip() for name in groups.split(",") if name.strip())
+    names = tuple(word.strip() for word in groups.split(",") if word.strip())
     if not names:
         raise ConfigError(
             f"--groups: {groups!r} is not valid; expected all, or names and wildcards "
@@ -58,10 +55,10 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
     orders.give(path, order)
     starts = [start for record in runs.records(info) for start in record.starts]
     groups_so_far = sorted({start.group for start in starts})
-    for name in names:
-        if groups_so_far and not any(selection.matches(group, (name,)) for group in groups_so_far):
+    for pattern in names:
+        if groups_so_far and not any(selection.matches(g, (pattern,)) for g in groups_so_far):
             click.echo(
-                f"--groups: {name!r} matches no worker so far; seen: {', '.join(groups_so_far)}",
+                f"--groups: {pattern!r} matches no worker so far; seen: {', '.join(groups_so_far)}",
                 err=True,
             )
     if number and goes_on and info.launched and not any(start.process for start in starts):
@@ -72,16 +69,15 @@ def command(run: str, output_dir: str, steps: str, groups: str, ranks: str) -> N
         )
     if goes_on is None:
         click.echo(
-            f"--run: cannot tell from here whether {run!r} still runs; the order is sent anyway",
+            f"{directory}: cannot tell from here whether it still runs; the order is sent anyway",
             err=True,
         )
     click.echo(f"order sent: steps {steps}, groups {groups}, ranks {ranks}, in {directory}")
 
 
-def _why_not_armed(directory: str, output_dir: str) -> str:
+def _why_not_armed(directory: str) -> str:
     if not os.path.isdir(directory):
-        names = [run.name for run in runs.runs(output_dir)]
-        return f"no such directory; {runs.hint(os.path.basename(directory), names)}"
+        return "no such directory; gpuprof runs lists the runs"
     info = runs.about(directory)
     config = info.config if info else {}
     if any(section.get("armed") for section in (config, *(config.get("groups") or {}).values())):

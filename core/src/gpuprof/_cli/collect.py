@@ -14,8 +14,8 @@ from gpuprof._report import printing
 from gpuprof.errors import OutputError
 
 
-@click.command(epilog=settings.examples("gpuprof collect latest", "gpuprof collect latest --ray"))
-@click.argument("run", metavar="RUN")
+@click.command(epilog=settings.examples("gpuprof collect", "gpuprof collect --ray"))
+@settings.run_argument
 @settings.output_dir_option
 @click.option(
     "--ray",
@@ -27,15 +27,16 @@ from gpuprof.errors import OutputError
     "--address", default="auto", show_default=True, help="With --ray: address of the cluster."
 )
 @settings.wide_option
-def command(run: str, output_dir: str, on_ray: bool, address: str, width: int | None) -> None:
+def command(name: str, output_dir: str, on_ray: bool, address: str, width: int | None) -> None:
     """Gather a run's files and write its manifest, if its driver did not.
 
-    RUN is a run's directory, its name as `gpuprof runs` lists it, or `latest`.
+    Without RUN, the last run in the output directory. RUN is a run's name, as `gpuprof runs` lists
+    it. PATH is a run's directory.
 
     Without --ray, collects from this machine's staging directory. Exits with code 1 if a report or
     a file is missing or broken.
     """
-    directory = run if os.path.exists(run) or os.sep in run else runs.find(output_dir, run)
+    directory = settings.find_run(name, output_dir)
     try:
         _collect(os.path.abspath(settings.no_link(directory)), on_ray, address, width)
     except OSError as error:

@@ -12,16 +12,37 @@ import click
 
 from gpuprof._cli import settings
 from gpuprof._config.load import load
+from gpuprof._config.schema import KEYS
 from gpuprof._launch import follow, integrate
 from gpuprof._launch.run import run
 from gpuprof._shim import tool
 from gpuprof.ray import _unmodified
 
 
+class _Run(click.Command):
+    """Names the key of the configuration that an unknown option means."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line."""
+        try:
+            return super().parse_args(context, args)
+        except click.NoSuchOption as error:
+            key = error.option_name.lstrip("-").replace("-", "_")
+            if key not in KEYS:
+                raise
+            raise click.UsageError(
+                f"{error.option_name}: not an option but a key of the configuration; type --set "
+                f"{key}=VALUE",
+                context,
+            ) from None
+
+
 @click.command(
+    cls=_Run,
     context_settings={"allow_interspersed_args": False},
     epilog=settings.examples(
         "gpuprof run --config profiling.yaml --group Trainer -- python train.py",
+        "gpuprof run --set step_at=train:train_step -- python train.py",
         "torchrun --no-python gpuprof run --config profiling.yaml -- python train.py",
     ),
 )
@@ -36,12 +57,6 @@ from gpuprof.ray import _unmodified
 )
 @settings.set_option
 @settings.system_option("System whose settings FILE holds")
-@click.option(
-    "--step-at",
-    metavar="NAME",
-    help="What a step is, in a job that marks none: MODULE:FUNCTION, MODULE:CLASS.METHOD, or "
-    "CLASS.METHOD, a method of an actor. Same as step_at=NAME.",
-)
 @click.option(
     "--integrate",
     "framework",
@@ -61,7 +76,6 @@ def command(
     group: str,
     overrides: tuple[str, ...],
     system: str | None,
-    step_at: str | None,
     framework: str | None,
     words: tuple[str, ...],
 ) -> None:
@@ -86,7 +100,7 @@ def command(
         sys.exit(127)  # as a shell does
     if framework is not None:
         plugin = integrate.framework(framework)
-        if plugin.ON_RAY and (config or overrides or system or step_at):
+        if plugin.ON_RAY and (config or overrides or system):
             raise click.UsageError(
                 f"--integrate {framework} reads the framework's own settings; change those, or set "
                 "GPUPROF_... variables"
@@ -98,7 +112,6 @@ def command(
     source: str | dict[str, object] = config or os.environ.get("GPUPROF_CONFIG") or {}
     if not source:
         own.update(backend="none", worker_groups="all")
-    overrides = (*overrides, f"step_at={step_at}") if step_at else overrides
     configuration = load(source, system=system, overrides=overrides, defaults=own)
     own_settings = {
         "source": os.path.abspath(source) if isinstance(source, str) else source,

@@ -704,6 +704,6 @@ def no_steps(run: Run) -> str:
         name = method.name
         which = f"which {method.caller or 'the driver'} calls {method.times} times"
     return (
-        f"{missing}; without an edit, name what makes a step: gpuprof run --step-at {name} -- …, "
-        f"{which}; in the job, {hint}"
+        f"{missing}; without an edit, name what makes a step: gpuprof run --set step_at={name} "
+        f"-- …, {which}; in the job, {hint}"
     )

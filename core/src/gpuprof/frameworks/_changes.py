@@ -187,7 +187,7 @@ def _in_worker_of_ray() -> bool:
     return worker is not None and worker.global_worker.mode == worker.WORKER_MODE
 
 
-def say(problem: str, consequence: str = "gpuprof leaves it out") -> None:
+def say(problem: str, consequence: str = "not recorded; the job goes on") -> None:
     """Log a problem and its consequence, once in this process."""
     if problem not in _said:
         _said.add(problem)

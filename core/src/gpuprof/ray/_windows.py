@@ -201,7 +201,7 @@ class WindowControl:
 
     def _why_skipped(self, added_after: float, window: Window) -> str:
         if self._steps.lowest > self._steps.highest:
-            return "no step was begun; mark it with `profiler.step`, or `gpuprof run --step-at`"
+            return "no step was begun; mark it with `profiler.step`, or set step_at"
         if window.start is not None and window.start <= added_after:
             return f"the worker was added when step {added_after} had begun"
         return (
