@@ -27,15 +27,6 @@ def variables(patterns: str, steps: str = "3:5", extra: Any = None) -> dict[str,
     return {PATTERNS: patterns, RANGE: steps} | ({} if extra is None else {EXTRA: extra})
 
 
-def groups(patterns: str) -> list[str]:
-    """The names of the groups that are profiled."""
-    return list(
-        dict.fromkeys(
-            name.rpartition("-")[0] for name in profiled("nemo-rl", variables(patterns), WORKERS)
-        )
-    )
-
-
 def command(extra: Any = None) -> list[str]:
     """What is rendered of the options."""
     words = list(
@@ -44,33 +35,6 @@ def command(extra: Any = None) -> list[str]:
         ).command
     )
     return words[2 : words.index("--wait=primary")]
-
-
-@pytest.mark.parametrize(
-    ("patterns", "expected"),
-    [
-        (
-            "*policy*,*vllm*",
-            ["dtensor_policy_worker", "megatron_policy_worker", "vllm_generation_worker"],
-        ),
-        ("*policy*", ["dtensor_policy_worker", "megatron_policy_worker"]),
-        (
-            "dtensor_policy_worker,vllm_generation_worker",
-            ["dtensor_policy_worker", "vllm_generation_worker"],
-        ),
-        (
-            "megatron_policy_worker,vllm_generation_worker",
-            ["megatron_policy_worker", "vllm_generation_worker"],
-        ),
-        (" *vllm* , ,", ["vllm_generation_worker"]),
-        ("?tensor*", ["dtensor_policy_worker"]),
-        ("[mv]*", ["megatron_policy_worker", "vllm_generation_worker"]),
-        ("[!v]*", ["dtensor_policy_worker", "megatron_policy_worker"]),
-    ],
-)
-def test_patterns(patterns: str, expected: list[str]) -> None:
-    """Shell wildcards, separated by commas; blanks and empty ones do not count."""
-    assert expected == groups(patterns)
 
 
 @pytest.mark.parametrize(
@@ -109,27 +73,6 @@ def test_both_or_neither() -> None:
     assert (f"{PATTERNS}: not set, so nothing is profiled",) == gpuprof.plan(
         {}, WORKERS, system="nemo-rl"
     ).warnings
-
-
-def test_the_default_options() -> None:
-    """NeMo-RL's defaults; without samples no context switches are traced either."""
-    own = ["-t", "cuda,nvtx", "-s", "none", "--stop-on-exit=true", "--cuda-graph-trace=node"]
-    assert [*own, "--cpuctxsw=none", "--capture-range=nvtx"] == command()[:8]
-
-
-def test_extra_options() -> None:
-    """An option is added, or replaces a default under either name; any JSON value is valid."""
-    rendered = command(
-        '{"gpu-metrics-device": "all", "cuda-memory-usage": true, "sample": "process-tree", '
-        '"trace": "nvtx"}'
-    )
-    assert {
-        "--gpu-metrics-device=all",
-        "--cuda-memory-usage=true",
-        "--sample=process-tree",
-        "--trace=nvtx",
-    } < set(rendered)
-    assert [] == [word for word in rendered if word in ("-t", "-s")]
 
 
 def test_the_users_output() -> None:
@@ -248,13 +191,6 @@ def test_a_pattern_for_workers_that_gpuprof_does_not_know() -> None:
 def test_extra_options_are_read_also_without_patterns() -> None:
     """NeMo-RL reads them whenever it starts."""
     assert [EXTRA] == [problem.split(":")[0] for problem in refused("nemo-rl", {EXTRA: "{"})]
-
-
-def test_a_capture_range_of_the_users_own() -> None:
-    """It ends as NeMo-RL's default says, unless the user says how."""
-    assert "--capture-range-end=stop" in command('{"capture-range": "nvtx"}')
-    both = '{"capture-range": "nvtx", "capture-range-end": "none"}'
-    assert "--capture-range-end=none" in command(both)
 
 
 def test_a_range_of_many_steps() -> None:

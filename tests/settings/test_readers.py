@@ -32,13 +32,6 @@ def test_settings_of_somebody_elses_system_are_recognised(install: Any) -> None:
         load({"a_system": 1})
 
 
-def test_a_broken_reader_is_named_with_its_distribution(install: Any) -> None:
-    """Whoever names the system hears whose fault it is."""
-    module = install("import a_module_that_is_not_there", systems=["broken"])
-    with pytest.raises(PluginError, match=rf"system: 'broken' \({module}\) fails to import: Mod"):
-        read("broken", {})
-
-
 def test_a_broken_reader_stops_nobody_else(install: Any) -> None:
     """Others' settings are recognised and read."""
     install("raise RuntimeError", systems=["a-broken-one"])
@@ -54,11 +47,3 @@ def test_a_reader_that_lacks_something_is_refused(install: Any) -> None:
     install("PATHS = ()", systems=["half"])
     with pytest.raises(PluginError, match="contract: it has no SIGNS, IN_ENVIRONMENT, read"):
         read("half", {})
-
-
-def test_two_readers_with_one_name(install: Any) -> None:
-    """Neither is chosen in silence."""
-    install(READER, systems=["twice"])
-    install(READER, systems=["twice"])
-    with pytest.raises(PluginError, match=r"'twice' is provided by .*; uninstall one of them"):
-        read("twice", {})

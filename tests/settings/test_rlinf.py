@@ -9,7 +9,7 @@ import pytest
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof.settings import read
 from support.planning import notes, planned, profiled, refused
-from support.rlinf_examples import GROUPS, PRESET, WORKERS, command, settings
+from support.rlinf_examples import GROUPS, WORKERS, command, settings
 
 
 def test_disabled() -> None:
@@ -26,22 +26,6 @@ def test_disabled_makes_no_directory(tmp_path: Any) -> None:
     whole = settings("{backend: nsight, enabled: false}", output_dir=str(tmp_path / "out"))
     Profiler(whole, system="rlinf").finalize()
     assert [] == list(tmp_path.iterdir())
-
-
-def test_the_output_directory_is_derived() -> None:
-    """From the logger's path and the experiment's name."""
-    files = planned("rlinf", settings("{backend: nsight}"), WORKERS, "ActorGroup-0").files
-    assert "/results/libero_spatial_ppo_openpi/profiling/" in files[1]
-
-
-def test_the_output_directory_is_given() -> None:
-    """Then the logger does not matter."""
-    whole = settings("{backend: nsight, output_dir: /mnt/public/profiles/my_run}")
-    assert (
-        planned("rlinf", whole, WORKERS, "ActorGroup-0")
-        .files[1]
-        .startswith("/mnt/public/profiles/my_run/")
-    )
 
 
 @pytest.mark.parametrize("given", [{}, {"output_dir": None}])
@@ -71,11 +55,6 @@ def test_worker_groups(groups: Any, expected: list[str]) -> None:
     )
 
 
-def test_all_worker_groups() -> None:
-    """By one word."""
-    assert 9 == len(profiled("rlinf", settings("{backend: nsight, worker_groups: ALL}"), WORKERS))
-
-
 def test_a_channel_that_was_forgotten() -> None:
     """The page warns of it, and so does the plan, where the groups are RLinf's own."""
     made = gpuprof.plan(settings("{backend: nsight, worker_groups: [ActorGroup]}"), system="rlinf")
@@ -85,32 +64,10 @@ def test_a_channel_that_was_forgotten() -> None:
     )
 
 
-def test_steps() -> None:
-    """One step is one report, several are several; without steps the whole life is one."""
-
-    def of(text: str) -> list[str]:
-        return [
-            window.label
-            for window in planned("rlinf", settings(text), WORKERS, "ActorGroup-0").worker.windows
-        ]
-
-    assert ["step-3"] == of("{backend: nsight, enabled: true, steps: [3]}")
-    assert ["step-3", "step-10", "step-50"] == of("{backend: nsight, steps: [3, 10, 50]}")
-    assert ["lifetime"] == of("{backend: nsight, steps: null}")
-
-
 def test_a_step_with_a_leading_zero() -> None:
     """Hydra reads 8 in a file, and RLinf 10 on the command line: nobody means either."""
     (problem,) = refused("rlinf", settings("{backend: nsight, steps: ['010']}"))
     assert "cluster.profiling.steps[0]: '010' is not valid" in problem
-
-
-def test_a_step_from_the_command_line() -> None:
-    """As documented for Hydra."""
-    made = gpuprof.plan(
-        settings(PRESET), GROUPS, system="rlinf", overrides=["+cluster.profiling.steps=[3]"]
-    )
-    assert ["step-3"] == [window.label for window in made.rows[0].worker.windows]
 
 
 def test_all_steps_are_recorded() -> None:
@@ -123,28 +80,6 @@ def test_all_steps_are_recorded() -> None:
     assert 1 == len(
         [note for note in notes("rlinf", settings(text)) if "only the first step" in note]
     )
-
-
-@pytest.mark.parametrize("more", [{}, {"steps": None}])
-def test_a_range_of_the_users_own_is_kept(more: dict[str, Any]) -> None:
-    """Without steps, RLinf leaves the ranges to the user, and so does gpuprof."""
-    text = """
-backend: nsight
-options:
-  t: cuda,cudnn,cublas,nvtx,osrt
-  sample: process-tree
-  backtrace: fp
-  capture-range: cudaProfilerApi
-  capture-range-end: stop
-"""
-    expected = [
-        "-t",
-        "cuda,cudnn,cublas,nvtx,osrt",
-        "--sample=process-tree",
-        "--backtrace=fp",
-        "--capture-range=cudaProfilerApi",
-    ]
-    assert [*expected, "--capture-range-end=stop"] == command(text, **more)
 
 
 def test_python_backtrace() -> None:
@@ -166,30 +101,6 @@ def test_what_gpuprof_adds_to_rlinfs_keys() -> None:
     assert {"executable": "/opt/nsys", "optional": ["python-backtrace"]} == read(
         "rlinf", settings(text)
     ).settings["nsight"]
-
-
-def test_flags_as_one_word() -> None:
-    """A string is a list of one."""
-    row = planned(
-        "rlinf", settings("{backend: nsight, flags: no-such-flag}"), WORKERS, "ActorGroup-0"
-    )
-    assert "--no-such-flag" in row.command
-
-
-@pytest.mark.parametrize(
-    ("value", "end"),
-    [
-        *((value, "stop") for value in ("true", "1", "'yes'", "'on'", "' True '")),
-        *((value, "none") for value in ("false", "0", "'no'", "'off'")),
-    ],
-)
-def test_the_alias_of_capture_range_end(value: str, end: str) -> None:
-    """True stops, false does not, in each spelling that RLinf knows."""
-    text = (
-        f"{{backend: nsight, options: {{t: nvtx, capture-range: cudaProfilerApi, "
-        f"stop-on-range-end: {value}}}}}"
-    )
-    assert f"--capture-range-end={end}" in command(text)
 
 
 def test_the_alias_beside_the_name() -> None:
@@ -244,11 +155,6 @@ def test_everything_that_is_wrong_at_once() -> None:
     ]
 
 
-def test_booleans_are_written_small() -> None:
-    """As nsys wants them."""
-    assert "--gpuctxsw=true" in command("{backend: nsight, options: {t: nvtx, gpuctxsw: true}}")
-
-
 @pytest.mark.parametrize("switched", ["rocprof_sys", "nsight"])
 def test_the_switch_of_one_word(switched: str) -> None:
     """The documented override of the backend; what belongs to the other one is left alone."""
@@ -295,23 +201,6 @@ def test_amd_arguments() -> None:
     assert [] == [word for word in row.command if "output-format" in word]
     assert ["-v", "1"] == [word for word in row.command if word in ("-v", "1")]
     assert ["args.T", "args.output-format"] == of_arguments(row)
-
-
-def test_amd_environment() -> None:
-    """The output goes where `output_dir` says, and the user's own variables win."""
-    text = (
-        "{backend: rocprof_sys, output_dir: /out, env: {ROCPROFSYS_SAMPLING_FREQ: '100', "
-        "ROCPROFSYS_OUTPUT_PATH: /mine}}"
-    )
-    environment = planned("rlinf", settings(text), WORKERS, "ActorGroup-0").environment
-    assert ("100", "/mine") == (
-        environment["ROCPROFSYS_SAMPLING_FREQ"],
-        environment["ROCPROFSYS_OUTPUT_PATH"],
-    )
-    default = planned(
-        "rlinf", settings("{backend: rocprof_sys, output_dir: /out}"), WORKERS, "ActorGroup-0"
-    ).environment
-    assert str(default["ROCPROFSYS_OUTPUT_PATH"]).startswith("/out/")
 
 
 def test_file_names() -> None:
@@ -365,21 +254,6 @@ def test_no_backend(value: Any) -> None:
         assert [
             f"cluster.profiling.backend: {shown} is not valid; expected nsight or rocprof_sys"
         ] == refused("rlinf", settings("{}", backend=value, enabled=enabled))
-
-
-def test_an_empty_output_directory() -> None:
-    """It is none: the logger's is taken."""
-    whole = settings("{backend: nsight, output_dir: ''}")
-    file = planned("rlinf", whole, WORKERS, "ActorGroup-0").files[1]
-    assert "/results/libero_spatial_ppo_openpi/profiling/" in file
-
-
-def test_variables_become_text_as_rlinf_makes_it() -> None:
-    """Numbers and booleans too, which YAML has without quotes."""
-    text = "{backend: rocprof_sys, env: {A: 100, B: true, C: 1.5, D: null, E: x}}"
-    environment = planned("rlinf", settings(text), WORKERS, "ActorGroup-0").environment
-    expected = {"A": "100", "B": "True", "C": "1.5", "D": "None", "E": "x"}
-    assert expected == {name: environment[name] for name in expected}
 
 
 def test_a_variable_that_is_a_mapping() -> None:

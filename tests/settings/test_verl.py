@@ -10,7 +10,7 @@ import pytest
 from gpuprof.settings import read
 from gpuprof_verl import settings as verl
 from support.planning import notes, parsed, planned, profiled, refused
-from support.verl_examples import OLD, OLDEST, SHORT, WORKERS
+from support.verl_examples import OLD, OLDEST, WORKERS
 
 TODAY = Path(__file__).with_name("verl_today.yaml")
 ON = [
@@ -79,30 +79,6 @@ def test_all_ranks_in_the_oldest_spelling() -> None:
     )[:4]
 
 
-@pytest.mark.parametrize("discrete", [False, True])
-def test_the_old_spelling(discrete: bool) -> None:
-    """One database for a step, or one for each operation of a role."""
-    settings = parsed(OLD.replace("False, all", f"{discrete}, all"))
-    worker = planned("verl", settings, WORKERS, "critic-1").worker
-    assert (discrete, ["step-1", "step-2", "step-5"]) == (
-        worker.discrete,
-        [window.label for window in worker.windows],
-    )
-    assert "critic-2" not in profiled("verl", settings, WORKERS)
-
-
-def test_one_profiler_for_all_roles_of_a_worker() -> None:
-    """As in verl 0.5, whose examples set it beside the critic's."""
-    profiler = {"ranks": [0, 2], "all_ranks": False, "discrete": True}
-    settings = {
-        "trainer": {"profile_steps": [1]},
-        "actor_rollout_ref": {"profiler": profiler},
-        "critic": {"profiler": {"all_ranks": True}},
-    }
-    assert {"actor_rollout_ref-0", "actor_rollout_ref-2"} < set(profiled("verl", settings, WORKERS))
-    assert planned("verl", settings, WORKERS, "actor_rollout_ref-0").worker.discrete
-
-
 def test_step_0_is_none() -> None:
     """The note does not say that nothing was given."""
     said = notes("verl", {"global_profiler": {"tool": "nsys", "steps": [0]}})
@@ -117,14 +93,6 @@ def test_critic_and_reward_model_below_actor_rollout_ref() -> None:
     assert ["controller-0", "critic-0", "reward_model-2"] == profiled("verl", settings, WORKERS)[:3]
 
 
-def test_the_shortest_examples() -> None:
-    """Reference and rollout follow the actor, and the steps may stand under the name `profiler`."""
-    assert 10 + 3 == len(profiled("verl", parsed(SHORT), WORKERS))
-    settings = {**parsed(SHORT), **parsed("profiler: {steps: [1, 2, 5], discrete: True}")}
-    del settings["global_profiler"]
-    assert planned("verl", settings, WORKERS, "critic-0").worker.discrete
-
-
 def test_the_default_configuration_profiles_nothing() -> None:
     """As verl ships it."""
     assert [] == names(today())
@@ -136,77 +104,11 @@ def test_steps_without_a_tool() -> None:
     assert "global_profiler.tool: is null, so nothing is profiled" in today(ON[1], ON[2]).warnings
 
 
-def test_todays_configuration() -> None:
-    """Enabled without ranks means rank 0; interpolations of the actor follow an override."""
-    assert ["controller-0", "actor_rollout_ref-0", "WorkerDict-0"] == names(today(*ON))
-    both = names(today(*ON, "actor_rollout_ref.actor.profiler.ranks=[0,2]"))
-    assert [
-        "controller-0",
-        "actor_rollout_ref-0",
-        "actor_rollout_ref-2",
-        "WorkerDict-0",
-        "WorkerDict-2",
-    ] == both
-    every = names(today(*ON, "actor_rollout_ref.actor.profiler.all_ranks=true"))
-    assert [f"actor_rollout_ref-{rank}" for rank in range(3)] == every[1:4]
-
-
-def test_a_role_that_is_not_enabled() -> None:
-    """Its ranks do not matter."""
-    assert [] == [
-        name for name in names(today(*ON, "critic.profiler.ranks=[0]")) if name.startswith("critic")
-    ]
-
-
 def test_without_the_hybrid_engine() -> None:
     """Each role has workers of its own."""
     settings = parsed(OLD)
     settings["actor_rollout_ref"]["hybrid_engine"] = False
     assert "rollout-1" in profiled("verl", settings, {"rollout": 2})
-
-
-def test_the_workers_command() -> None:
-    """verl's options for workers; gpuprof's gate replaces the fixed capture range."""
-    row = today(*ON).rows[1]
-    assert (
-        "profile",
-        "--trace=cuda,nvtx,cublas,ucx",
-        "--cuda-memory-usage=true",
-        "--cuda-graph-trace=graph",
-    ) == row.command[1:5]
-    assert {"--kill=none", "--capture-range-end=repeat:3"} < set(row.command)
-    assert [] == [word for word in row.command if "cudaProfilerApi" in word]
-
-
-def test_the_controllers_command() -> None:
-    """Its own options, for its whole life; nothing of the workers'."""
-    override = "global_profiler.global_tool_config.nsys.controller_nsight_options.trace=nvtx"
-    row = today(
-        *ON, override, "global_profiler.global_tool_config.nsys.worker_nsight_options.wait=all"
-    ).rows[0]
-    assert (["lifetime"], "--trace=nvtx") == (
-        [window.label for window in row.worker.windows],
-        row.command[2],
-    )
-    assert [] == [word for word in row.command if "capture-range" in word or word == "--wait=all"]
-
-
-def test_options_of_the_old_spelling() -> None:
-    """In `trainer`, for controller and workers apart; without any, verl's own."""
-    settings = {
-        **parsed(OLD),
-        "trainer": {
-            "profile_steps": [1],
-            "controller_nsight_options": {"trace": "nvtx"},
-            "worker_nsight_options": {"trace": "osrt", "kill": "none"},
-        },
-    }
-    assert "--trace=nvtx" in planned("verl", settings, WORKERS, "controller-0").command
-    assert "--trace=osrt,nvtx" in planned("verl", settings, WORKERS, "critic-0").command
-    assert (
-        "--trace=cuda,nvtx,cublas,ucx"
-        in planned("verl", parsed(OLD), WORKERS, "controller-0").command
-    )
 
 
 def test_a_number_of_ranges_that_was_computed_by_hand() -> None:
@@ -218,28 +120,6 @@ def test_a_number_of_ranges_that_was_computed_by_hand() -> None:
     assert 1 == len(
         [warning for warning in plan.warnings if "repeat-shutdown:18 is left out" in warning]
     )
-
-
-def test_files() -> None:
-    """By process, and numbered from 1; below the directory that was asked for."""
-    plan = today(*ON, "global_profiler.save_path=/out")
-    assert ["worker_process_{pid}.nsys-rep"] == [
-        Path(file).name for file in plan.rows[0].files.values()
-    ]
-    expected = [f"worker_process_{{pid}}.{number}.nsys-rep" for number in (1, 2, 3)]
-    assert expected == [Path(file).name for file in plan.rows[1].files.values()]
-    assert plan.rows[1].files[1].startswith("/out/")
-
-
-def test_continuous_steps() -> None:
-    """Adjacent steps share a report."""
-    windows = today(*ON, "global_profiler.profile_continuous_steps=true").rows[1].worker.windows
-    assert ["steps-1-2", "step-5"] == [window.label for window in windows]
-
-
-def test_relocation_is_accepted() -> None:
-    """Reports are where they were asked for in any case."""
-    assert names(today(*ON)) == names(today(*ON, "global_profiler.relocate_results=true"))
 
 
 def test_a_reward_model_of_its_own_need_not_agree() -> None:

@@ -6,8 +6,7 @@ import subprocess
 from typing import Any
 
 from gpuprof.settings import read
-from support.planning import parsed, refused
-from support.verl_examples import SHORT
+from support.planning import refused
 
 
 def settings(
@@ -37,20 +36,6 @@ def printed(group: dict[str, Any], rank: int = 0) -> list[str]:
         check=False,
     )
     return done.stdout.split()
-
-
-def test_the_ranks_of_the_hook() -> None:
-    """Those that it names; the controller has none."""
-    given = {
-        **parsed(SHORT),
-        "global_profiler": {
-            "steps": [1],
-            "finish_hook_cmd": "true",
-            "finish_hook_ranks": [0, 8],
-        },
-    }
-    assert [0, 8] == groups(given)["actor_rollout_ref"]["finish_ranks"]
-    assert "finish_command" not in groups(given)["controller"]
 
 
 def test_the_variables_of_the_hook() -> None:
@@ -108,12 +93,6 @@ def test_hooks_of_a_worker_on_other_ranks() -> None:
     critic = {"enable": True, "ranks": [2], "finish_hook_cmd": "echo critic"}
     group = groups(settings({"finish_hook_cmd": "echo actor"}, critic))["WorkerDict"]
     assert [["actor"], [], ["critic"]] == [printed(group, rank) for rank in range(3)]
-
-
-def test_one_hook_of_two_roles() -> None:
-    """It runs once in a worker."""
-    found = groups(settings(critic={"enable": True}, finish_hook_cmd="echo once"))
-    assert ["once"] == printed(found["WorkerDict"])
 
 
 def test_a_hook_that_is_no_text() -> None:

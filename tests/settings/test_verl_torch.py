@@ -20,11 +20,6 @@ def settings(torch: dict[str, Any] | None = None, **tools: Any) -> dict[str, Any
     }
 
 
-def group(given: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = read("verl", given).settings["groups"]["actor_rollout_ref"]
-    return found
-
-
 def test_the_backend() -> None:
     """Only workers have it."""
     found = read("verl", settings()).settings
@@ -32,32 +27,6 @@ def test_the_backend() -> None:
         found["backend"],
         found["worker_groups"],
     )
-
-
-@pytest.mark.parametrize(
-    ("contents", "options"),
-    [
-        (["cpu"], {"activities": ["cpu"]}),
-        (["cuda"], {"activities": ["cpu", "cuda"]}),
-        (
-            ["stack", "shapes", "memory"],
-            {
-                "activities": ["cpu"],
-                "record_shapes": True,
-                "profile_memory": True,
-                "with_stack": True,
-            },
-        ),
-    ],
-)
-def test_contents(contents: list[str], options: dict[str, Any]) -> None:
-    """The CPU is always traced, as in verl."""
-    assert options == group(settings({"contents": contents}))["torch_profiler"]
-
-
-def test_no_contents() -> None:
-    """The backend's defaults: all activities and nothing besides."""
-    assert "torch_profiler" not in group(settings({"contents": []}))
 
 
 def test_contents_reach_the_backend() -> None:
@@ -72,12 +41,6 @@ def test_contents_that_verl_has_not() -> None:
     assert [
         f"{PATH}.contents[1]: 'gpu' is not valid; expected one of cuda, cpu, memory, shapes, stack"
     ] == refused("verl", settings({"contents": ["cpu", "gpu"]}))
-
-
-def test_discrete() -> None:
-    """Of torch's section, whatever nsys's says."""
-    assert group(settings({"discrete": True}))["discrete"]
-    assert not group(settings(nsys={"discrete": True}))["discrete"]
 
 
 def test_a_schedule() -> None:
@@ -97,11 +60,6 @@ def test_the_option_in_the_note_is_valid() -> None:
     override = "torch_profiler.schedule={every: train, wait: 3, warmup: 1, active: 3, repeat: 1}"
     plan = gpuprof.plan(settings(), {"actor_rollout_ref": 1}, system="verl", overrides=[override])
     assert plan.rows[0].profiled
-
-
-def test_a_schedule_that_is_off() -> None:
-    """verl's default has no active mini-batch."""
-    assert [] == notes("verl", settings({"schedule": {"skip_first": 3, "active": 0}}))
 
 
 def test_a_schedule_that_is_not_valid() -> None:

@@ -53,13 +53,6 @@ def test_a_reference_with_a_worker_of_its_own() -> None:
     assert both[:1] == profiled("verl", reference(use_legacy_worker_impl="disable"), WORKERS)[1:2]
 
 
-def test_a_reference_is_the_actor_with_lora() -> None:
-    """Then it has no worker, whichever release."""
-    settings = reference(use_legacy_worker_impl="auto")
-    settings["actor_rollout_ref"]["model"] = {"lora_rank": 8}
-    assert "actor_rollout_ref-2" not in profiled("verl", settings, WORKERS)
-
-
 def test_a_reference_without_the_hybrid_engine() -> None:
     """Actor and reference are workers of their own that may share a pool."""
     settings = reference()
@@ -68,12 +61,6 @@ def test_a_reference_without_the_hybrid_engine() -> None:
     assert ["actor-0", "ref-2", "actor_rollout_ref-0", "actor_rollout_ref-2"] == profiled(
         "verl", settings, workers
     )
-
-
-def test_discrete_of_the_actor_alone() -> None:
-    """The rollout follows the actor, but its settings have no section for nsys."""
-    made = plan(f"{ACTOR}.enable=true", f"{ACTOR}.tool_config.nsys.discrete=true")
-    assert [True, True] == [row.worker.discrete for row in made.rows[1:] if row.profiled]
 
 
 def test_a_critic_that_does_not_say_whether_it_is_discrete() -> None:
@@ -105,15 +92,6 @@ def test_step_0() -> None:
     made = plan(f"{ACTOR}.enable=true", "global_profiler.steps=[0,1]")
     assert ["step-1"] == [window.label for window in made.rows[1].worker.windows]
     assert "global_profiler.steps: 0 is left out; verl counts steps from 1" in made.warnings
-
-
-def test_ranks_without_enable() -> None:
-    """They select nothing where the settings have `global_profiler`."""
-    settings = {
-        "global_profiler": {"tool": "nsys", "steps": [1]},
-        "critic": {"profiler": {"ranks": [1]}},
-    }
-    assert ["controller-0"] == profiled("verl", settings, WORKERS)
 
 
 def test_a_reward_model_that_verl_no_longer_reads() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,12 @@ class SimulatedLedger:
     def step(self, number: int, start: int, end: int | None) -> None:
         """A step; one without an end goes on."""
         self._steps.append((number, start, end))
+
+    def begin_steps(self, count: int) -> Iterator[tuple[int, int]]:
+        """Steps of 100 ms; yields the number and the beginning of each."""
+        for number in range(count):
+            self.step(number, number * 10**8, (number + 1) * 10**8)
+            yield number, number * 10**8
 
     def sent(self, start: int, end: int, key: str, needs: Sequence[str] = ()) -> None:
         """A call that it sent, and those whose results that takes."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
@@ -229,22 +228,6 @@ def test_arguments_results_and_exceptions_pass(timing: Timing) -> None:
     with pytest.raises(KeyError, match="none"):
         call()
     assert 2 == calls(timing, "a")
-
-
-def test_a_decorator_used_in_many_threads(timing: Timing) -> None:
-    """Every call is a scope of its own, so concurrent calls of one function do not meet."""
-    barrier = threading.Barrier(4, timeout=60)
-
-    @timing.add_time("a")
-    def meet() -> None:
-        barrier.wait()
-
-    threads = [threading.Thread(target=meet) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert 4 == calls(timing, "a")
 
 
 def test_concurrent_calls_of_a_decorated_coroutine_function(timing: Timing, clock: Clock) -> None:

@@ -111,15 +111,6 @@ def test_merging_is_associative(first: Timing, second: Timing, third: Timing) ->
     assert facts(left) == facts(right) == facts(Timing.merge([first, second, third]))
 
 
-@settings(max_examples=150, deadline=None)
-@given(TREES)
-def test_nothing_is_the_neutral_tree(tree: Timing) -> None:
-    """An empty tree adds nothing to what was merged."""
-    assert facts(Timing.merge([tree])) == facts(
-        Timing.merge([tree, Timing.merge([]), recorded("empty", [])])
-    )
-
-
 @settings(max_examples=100, deadline=None)
 @given(TREES, TREES)
 def test_merging_leaves_its_trees_alone(first: Timing, second: Timing) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from gpuprof_timing import Timing
-from support.tree_facts import facts_of, paths_of
+from support.tree_facts import paths_of
 
 
 @pytest.fixture
@@ -70,87 +70,6 @@ def test_a_task_outlives_the_scope_it_was_made_in(timing: Timing) -> None:
 
     asyncio.run(main())
     assert {"outer", "outer/maker", "outer/work"} == paths_of(timing)
-
-
-def test_gathered_tasks_are_siblings(timing: Timing) -> None:
-    """Gathered calls are siblings, each with its own subtree."""
-
-    async def work(key: str) -> None:
-        with timing.add_time(key):
-            await asyncio.sleep(0)
-            with timing.add_time("inner"):
-                await asyncio.sleep(0)
-
-    async def main() -> None:
-        with timing.add_time("gather"):
-            await asyncio.gather(*(work(key) for key in "xyz"))
-        with timing.add_time("after"):
-            pass
-
-    asyncio.run(main())
-    below = {f"gather/{key}{inner}" for key in "xyz" for inner in ("", "/inner")}
-    assert {"gather", "after"} | below == paths_of(timing)
-
-
-def test_a_cancelled_task_closes_its_scopes(timing: Timing) -> None:
-    """Cancellation leaves nothing open and moves nobody else's place."""
-
-    async def work() -> None:
-        with timing.add_time("outer"), timing.add_time("inner"):
-            await asyncio.Event().wait()
-
-    async def main() -> None:
-        with timing.add_time("maker"):
-            task = asyncio.create_task(work())
-            await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
-            with timing.add_time("after"):
-                pass
-
-    asyncio.run(main())
-    assert {("maker",), ("maker", "outer"), ("maker", "outer", "inner"), ("maker", "after")} == set(
-        facts_of(timing)
-    )
-    assert [(1, 0)] * 4 == [
-        (count, open_) for count, _, _, _, _, open_, _ in facts_of(timing).values()
-    ]
-
-
-def test_to_thread_nests_below_the_scope_that_called_it(timing: Timing) -> None:
-    """`asyncio.to_thread` carries the place along, and the thread's scopes nest in one another."""
-
-    def work() -> None:
-        with timing.add_time("task"), timing.add_time("inner"):
-            pass
-        with timing.add_time("again"):
-            pass
-
-    async def main() -> None:
-        with timing.add_time("outer"):
-            await asyncio.to_thread(work)
-            with timing.add_time("after"):
-                pass
-
-    asyncio.run(main())
-    assert {"outer", "outer/task", "outer/task/inner", "outer/again", "outer/after"} == paths_of(
-        timing
-    )
-
-
-def test_an_executor_with_a_copied_context(timing: Timing) -> None:
-    """A pool's thread nests where the copy was made, and by itself without a copy."""
-
-    def work(key: str) -> None:
-        with timing.add_time(key), timing.add_time("inner"):
-            pass
-
-    with ThreadPoolExecutor(max_workers=1) as pool, timing.add_time("outer"):
-        pool.submit(contextvars.copy_context().run, work, "copied").result()
-        pool.submit(work, "plain").result()
-    assert {"outer", "outer/copied", "outer/copied/inner", "plain", "plain/inner"} == paths_of(
-        timing
-    )
 
 
 def test_a_scope_around_the_loop(timing: Timing) -> None:

@@ -5,12 +5,9 @@ Every time comes from an injected clock.
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import logging
 import pickle
 import threading
-from collections.abc import Iterator
 
 import pytest
 from gpuprof_timing import Timing
@@ -90,14 +87,6 @@ def test_the_rest_of_a_mean_is_not_shown(timing: Timing, clock: Clock) -> None:
                 clock.advance(1)
             clock.advance(1)
     assert "(other)" not in timing.text()
-
-
-def test_add_time_sums(timing: Timing, clock: Clock) -> None:
-    """`add_time` shows the sum of all durations."""
-    for seconds in (1, 2, 3):
-        with timing.add_time("a"):
-            clock.advance(seconds)
-    assert 6.0 == timing["a"]
 
 
 def test_timeit_shows_the_last(timing: Timing, clock: Clock) -> None:
@@ -237,110 +226,6 @@ def test_a_closed_scope_can_be_entered_again(timing: Timing, clock: Clock) -> No
         with scope:
             clock.advance(1)
     assert 3.0 == timing.a
-
-
-def test_decorated_function_keeps_name_and_result(timing: Timing, clock: Clock) -> None:
-    """The decorator is invisible but for the time."""
-
-    @timing.add_time("double")
-    def double(value: int) -> int:
-        """Twice."""
-        clock.advance(1)
-        return 2 * value
-
-    assert 6 == double(3)
-    assert "double" == double.__name__
-    assert "Twice." == double.__doc__
-    assert 1.0 == timing.double
-
-
-def test_decorated_coroutine_is_timed_while_it_waits(timing: Timing, clock: Clock) -> None:
-    """A coroutine function stays one, and its time includes awaiting."""
-
-    @timing.add_time("wait")
-    async def wait() -> int:
-        clock.advance(1)
-        await asyncio.sleep(0)
-        clock.advance(2)
-        return 7
-
-    assert asyncio.iscoroutinefunction(wait)
-    assert 7 == asyncio.run(wait())
-    assert 3.0 == timing.wait
-
-
-def test_each_thread_nests_by_itself(timing: Timing, clock: Clock) -> None:
-    """A thread started inside a scope has its own root."""
-
-    def work() -> None:
-        with timing.add_time("in_thread"):
-            clock.advance(1)
-
-    with timing.add_time("outer"):
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-    assert {"outer", "in_thread"} == {node["key"] for node in timing.to_dict()["children"]}
-
-
-def test_interleaved_tasks_nest_below_the_scope_that_started_them(timing: Timing) -> None:
-    """Two tasks that take turns inside scopes never end up in each other's."""
-
-    async def work(key: str, turn: asyncio.Event, other: asyncio.Event) -> None:
-        with timing.add_time(key):
-            other.set()
-            await turn.wait()
-            with timing.add_time("inner"):
-                other.set()
-                await asyncio.sleep(0)
-
-    async def main() -> None:
-        first, second = asyncio.Event(), asyncio.Event()
-        with timing.add_time("outer"):
-            await asyncio.gather(work("a", first, second), work("b", second, first))
-
-    asyncio.run(main())
-    (outer,) = timing.to_dict()["children"]
-    assert {
-        node["key"]: [child["key"] for child in node["children"]] for node in outer["children"]
-    } == {
-        "a": ["inner"],
-        "b": ["inner"],
-    }
-
-
-def test_generators_closed_out_of_order(timing: Timing, clock: Clock) -> None:
-    """Scopes that end in another order than they began leave the next scope at the root."""
-
-    def hold(key: str) -> Iterator[None]:
-        with timing.add_time(key):
-            yield
-
-    first, second = hold("first"), hold("second")
-    next(first)
-    next(second)
-    first.close()
-    with timing.add_time("between"):
-        clock.advance(1)
-    second.close()
-    with timing.add_time("after"):
-        clock.advance(1)
-    tree = {
-        node["key"]: [child["key"] for child in node["children"]]
-        for node in timing.to_dict()["children"]
-    }
-    assert {"first": ["second"], "after": []} == tree
-    assert 1.0 == timing.between
-
-
-def test_a_scope_left_in_another_context(timing: Timing, clock: Clock) -> None:
-    """Leaving a scope in a foreign context neither raises nor moves that context's place."""
-    scope = timing.add_time("a")
-    contextvars.copy_context().run(scope.__enter__)
-    scope.__exit__(None, None, None)
-    with timing.add_time("b"):
-        clock.advance(1)
-    assert ["a", "b"] == [node["key"] for node in timing.to_dict()["children"]]
 
 
 def test_threads_lose_no_call() -> None:

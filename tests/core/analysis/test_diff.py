@@ -56,9 +56,7 @@ def test_tasks_that_wait_at_once_wait_no_longer_than_a_step(tmp_path: Path) -> N
     """Several calls of an asynchronous actor."""
     driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
     worker.loops = {1: 1, 2: 1}
-    for step in range(10):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for _, begin in driver.begin_steps(10):
         for track in (1, 2):
             worker.span("answer", begin, begin + 100 * MS, track=track)
             waits = begin + 10 * MS, begin + 100 * MS

@@ -101,9 +101,7 @@ def test_a_wait_without_a_key_gets_advice_that_can_be_followed(
 ) -> None:
     """What is switched on already is no advice, nor is `gpuprof run` where it was used."""
     driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
-    for step in range(10):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for step, begin in driver.begin_steps(10):
         driver.span("ray.get", begin, begin + 90 * MS, waits_for="*", waits=[f"ray:{step}"])
     if thinned:
         driver.event("thinned", 5, depth=2)
@@ -117,9 +115,7 @@ def test_a_wait_without_a_key_gets_advice_that_can_be_followed(
 def test_a_wait_inside_of_a_wait_is_not_named(tmp_path: Path) -> None:
     """The group waits in the loader, whatever queue that reads."""
     ledger = SimulatedLedger("A-0")
-    for step in range(10):
-        begin = 100 * step * MS
-        ledger.step(step, begin, begin + 100 * MS)
+    for _, begin in ledger.begin_steps(10):
         ledger.span("DataLoader.next", begin, begin + 90 * MS, waits_for="data")
         ledger.span(["DataLoader.next", "queue.get"], begin, begin + 90 * MS, waits_for="*")
     (group,) = explain(reading.read(write_run(tmp_path, [ledger]))).groups
@@ -129,9 +125,7 @@ def test_a_wait_inside_of_a_wait_is_not_named(tmp_path: Path) -> None:
 def test_the_path_is_that_of_a_thread_that_works(tmp_path: Path) -> None:
     """Not that of the method that waits for it, as in a trial of Ray Tune."""
     ledger = SimulatedLedger("trial-0")
-    for step in range(10):
-        begin = 100 * step * MS
-        ledger.step(step, begin, begin + 100 * MS)
+    for _, begin in ledger.begin_steps(10):
         ledger.span("augment", begin, begin + 60 * MS, track=2)
         ledger.span("train", begin + MS, begin + 101 * MS)
         ledger.span(["train", "queue.get"], begin + MS, begin + 101 * MS, waits_for="*")
@@ -167,9 +161,7 @@ def test_the_last_end_in_any_process_ends_the_silence(tmp_path: Path) -> None:
 def test_where_a_group_waits_is_where_it_waits_most(tmp_path: Path) -> None:
     """As in the table, whose waits and time outside of scopes it adds."""
     driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("Learner-0")
-    for step in range(10):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for _, begin in driver.begin_steps(10):
         worker.span("fit", begin, begin + 7 * MS)
         worker.span("ray.get", begin + 7 * MS, begin + 13 * MS, waits_for="*")
     answer = explain(reading.read(write_run(tmp_path, [driver, worker])))
@@ -179,9 +171,7 @@ def test_where_a_group_waits_is_where_it_waits_most(tmp_path: Path) -> None:
 def test_a_helper_threads_wait_is_not_the_workers(tmp_path: Path) -> None:
     """It fetches ahead, and waits for room, while the main thread trains."""
     ledger = SimulatedLedger("A-0")
-    for step in range(10):
-        begin = 100 * step * MS
-        ledger.step(step, begin, begin + 100 * MS)
+    for _, begin in ledger.begin_steps(10):
         ledger.span("train", begin, begin + 60 * MS)
         ledger.span(("fill (thread)", "queue.put"), begin, begin + 99 * MS, track=2, waits_for="*")
     ledger.span("fill (thread)", 0, 1000 * MS, track=2)
@@ -193,9 +183,7 @@ def test_a_helper_threads_wait_is_not_the_workers(tmp_path: Path) -> None:
 def test_equal_names_on_a_path_have_the_scopes_around_them(tmp_path: Path) -> None:
     """A model's forward is called for the loss, and to generate."""
     ledger = SimulatedLedger("A-0")
-    for step in range(10):
-        begin = 100 * step * MS
-        ledger.step(step, begin, begin + 100 * MS)
+    for _, begin in ledger.begin_steps(10):
         ledger.span(["generate", "forward"], begin, begin + 60 * MS)
         ledger.span(["loss", "forward"], begin + 60 * MS, begin + 90 * MS)
     path = explain(reading.read(write_run(tmp_path, [ledger]))).paths[0]
@@ -208,9 +196,7 @@ def test_what_a_task_awaits_outside_of_ray_can_be_marked(marked: bool, tmp_path:
     driver = SimulatedLedger("Runner", "driver")
     driver.loops = {1: 1}
     around = ["fetch"] if marked else []
-    for step in range(10):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for _, begin in driver.begin_steps(10):
         for scope in around:
             driver.span(scope, begin, begin + 90 * MS, waits_for="data")
         driver.span([*around, "await"], begin, begin + 90 * MS, waits_for="*")
@@ -230,9 +216,7 @@ def test_asynchronous_code_is_no_synchronisation(
 ) -> None:
     """Although one word is in the other."""
     driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
-    for step in range(32):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for step, begin in driver.begin_steps(32):
         driver.span("ray.get", begin, begin + 99 * MS, waits=[f"{step}"], waits_for="*")
         worker.span("work", begin, begin + 50 * MS)
         worker.span(scope, begin + 50 * MS, begin + 98 * MS, releases=[f"{step}"])
@@ -243,9 +227,7 @@ def test_asynchronous_code_is_no_synchronisation(
 def test_the_name_of_a_thread_keeps_its_brackets(tmp_path: Path) -> None:
     """Only a name that is nothing but brackets loses them."""
     driver = SimulatedLedger("Runner", "driver")
-    for step in range(10):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for step, begin in driver.begin_steps(10):
         driver.span("Thread.join", begin, begin + 99 * MS, waits=[f"{step}"], waits_for="*")
         driver.span("parse (thread)", begin, begin + 98 * MS, track=2, releases=[f"{step}"])
     found = explain(reading.read(write_run(tmp_path, [driver])))
@@ -269,9 +251,7 @@ def test_a_rank_that_was_started_again_is_one_rank(tmp_path: Path) -> None:
     driver, other = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-1")
     starts = SimulatedLedger("A-0"), SimulatedLedger("A-0")
     starts[1].incarnation = "2"
-    for step in range(20):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for step, begin in driver.begin_steps(20):
         for worker in (starts[step >= 10], other):
             worker.span("work", begin, begin + 50 * MS)
     starts[1].write(tmp_path).rename(tmp_path / "node-0" / "A-0.start-2.ledger")
@@ -336,9 +316,7 @@ def test_a_node_is_slow_though_none_of_its_ranks_stands_out(tmp_path: Path) -> N
     driver = SimulatedLedger("Runner", "driver")
     ranks = [SimulatedLedger(f"A-{rank}", node=f"node-{rank // 4}") for rank in range(12)]
     loader = SimulatedLedger("Loader-0", node="node-1")
-    for step in range(32):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for step, begin in driver.begin_steps(32):
         loader.span("load", begin, begin + 5 * MS)
         for rank, worker in enumerate(ranks):
             milliseconds = 50 + 20 * (rank // 4 == 1) + (rank + step) % 4
@@ -422,9 +400,7 @@ def ranks_that_do(directory: Path, scopes: dict[str, tuple[int, int]], **about: 
     """Two ranks that are in each scope for so many milliseconds in each step, one by one."""
     driver = SimulatedLedger("Runner", "driver")
     ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
-    for step in range(32):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for step, begin in driver.begin_steps(32):
         for rank, worker in enumerate(ranks):
             now = begin + (step * 7 + rank * 3) % 5
             for scope, milliseconds in scopes.items():
@@ -602,9 +578,7 @@ def test_short_pauses_of_the_garbage_collector_are_no_cause(tmp_path: Path) -> N
 def test_what_the_garbage_collector_does_between_calls_costs_nothing(tmp_path: Path) -> None:
     """A worker that waits for its next call may well be stopped."""
     driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
-    for step in range(10):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for step, begin in driver.begin_steps(10):
         driver.span("ray.get", begin, begin + 50 * MS, waits_for="*", waits=[f"ray:{step}"])
         driver.span("own", begin + 50 * MS, begin + 100 * MS)
         worker.span("work", begin, begin + 50 * MS, releases=[f"ray:{step}"])
@@ -655,9 +629,7 @@ def test_ranks_that_are_slow_in_different_scopes_are_both_named(tmp_path: Path) 
     """All in all they take as long, and each waits for the other."""
     driver = SimulatedLedger("Runner", "driver")
     ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
-    for step in range(32):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for step, begin in driver.begin_steps(32):
         for rank, worker in enumerate(ranks):
             forward = begin + (20 + 20 * rank) * MS + (rank + step) % 2
             backward = begin + (90 - 20 * rank) * MS
@@ -1512,9 +1484,7 @@ def test_a_group_that_has_no_part_in_a_step_does_not_wait(tmp_path: Path) -> Non
     """Such as a process that has only started the others."""
     made = [SimulatedLedger(name) for name in ("A-0", "controller-0")]
     driver = SimulatedLedger("Runner", "driver")
-    for step in range(10):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for step, begin in driver.begin_steps(10):
         driver.span("ray.get", begin, begin + 100 * MS, waits_for="*", waits=[f"k{step}"])
         made[0].span("work", begin, begin + 80 * MS, releases=[f"k{step}"])
     run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, [driver, *made]))[0], {})
@@ -1525,9 +1495,7 @@ def test_who_waits_is_said_by_all_its_waiting(tmp_path: Path) -> None:
     """In scopes that wait and between calls; the place is that of most of it."""
     driver = SimulatedLedger("Runner", "driver")
     made = [SimulatedLedger(name) for name in ("A-0", "B-0")]
-    for step in range(10):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for _, begin in driver.begin_steps(10):
         for worker, (received, ended) in zip(made, ((50, 80), (20, 40)), strict=True):
             worker.span("recv", begin, begin + received * MS, waits_for="C")
             worker.span("work", begin + received * MS, begin + ended * MS)
@@ -1559,9 +1527,7 @@ def test_a_driver_that_runs_between_its_calls_is_named(
 ) -> None:
     """Its main thread must have run: else it may wait for what nobody recorded."""
     driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
-    for step in range(40):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for step, begin in driver.begin_steps(40):
         driver.span("ray.get", begin, begin + 60 * MS, waits_for="*", waits=[f"ray:{step}"])
         worker.span("A.work", begin, begin + 59 * MS, releases=[f"ray:{step}"])
         if step % 10 == 5:
@@ -1578,9 +1544,7 @@ def test_a_driver_that_runs_between_its_calls_is_named(
 def test_a_scope_has_the_bytes_that_it_moves(tmp_path: Path) -> None:
     """The mean of a step, for people and for programs; of steps that count."""
     driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
-    for step in range(10):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for step, begin in driver.begin_steps(10):
         driver.span("ray.get", begin, begin + 2 * MS, waits_for="*", waits=[f"{step}"])
         worker.span("A.work", begin, begin + MS, releases=[f"{step}"])
         for put in range(2):
@@ -1601,9 +1565,7 @@ def test_who_makes_more_calls_is_slow_only_if_they_take_longer(
     """As of environments that run freely, of which another one is slow: it has fewer calls."""
     driver = SimulatedLedger("Runner", "driver")
     ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
-    for step in range(40):
-        begin = 100 * step * MS
-        driver.step(step, begin, begin + 100 * MS)
+    for step, begin in driver.begin_steps(40):
         driver.span("ray.get", begin, begin + 99 * MS, waits=[f"{step}"], waits_for="*")
         calls = 6 + 7 * step % 3, 2 + step % 2
         for rank, (ledger, times, each) in enumerate(

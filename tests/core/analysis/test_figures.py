@@ -103,17 +103,6 @@ def test_equal_runs_rarely_look_slower_by_five_percent(correlation: float) -> No
     assert failed <= 5
 
 
-def test_exchanged_runs_invert_the_ratio_and_its_interval() -> None:
-    """Their logarithms change their sign."""
-    one, other = figure(steps(1, 40, 0.6)), figure(1.2 * steps(2, 60, 0.3))
-    there, back = compare([one], [other]), compare([other], [one])
-    assert pytest.approx((1 / there.ratio, 1 / there.high, 1 / there.low)) == (
-        back.ratio,
-        back.low,
-        back.high,
-    )
-
-
 def test_runs_that_differ_widen_the_interval() -> None:
     """From three runs on their own spread counts."""
     alike = [Figure(seconds, 0.01, 40, 40.0) for seconds in (1.0, 1.001, 0.999, 1.0)]

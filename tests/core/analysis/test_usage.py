@@ -199,9 +199,7 @@ def test_a_method_that_waits_for_a_thread_does_not_wait_for_the_gil(tmp_path: Pa
     """Ray Tune's trials are functions: a thread runs them, and the actor's method waits for it."""
     ledger = SimulatedLedger("trial-0")
     main, thread = (ledger.threads.setdefault(track, []) for track in (1, 2))
-    for step in range(100):
-        begin = 100 * step * MS
-        ledger.step(step, begin, begin + 100 * MS)
+    for _, begin in ledger.begin_steps(100):
         ledger.span("forward", begin, begin + 60 * MS, track=2)
     ledger.span("train", 0, 10_000 * MS)
     ledger.span(["train", "queue.get"], 0, 7_000 * MS, waits_for="*")

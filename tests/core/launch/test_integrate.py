@@ -44,30 +44,11 @@ def test_a_misspelt_framework_is_guessed() -> None:
     assert said("sample_factory").startswith(f"{expected} 'sample-factory'? Valid: ")
 
 
-def test_a_broken_plugin_is_named_with_its_distribution(install: Any) -> None:
-    """The message says whose fault it is, and what the fault is."""
-    module = install("import a_module_that_is_not_there", frameworks=["broken"])
-    expected = "ModuleNotFoundError: No module named 'a_module_that_is_not_there'"
-    assert f"gpuprof: --integrate: 'broken' ({module}) fails to import: {expected}" == said(
-        "broken"
-    )
-
-
 def test_a_plugin_that_lacks_something_is_refused(install: Any) -> None:
     """Before the job starts."""
     module = install("PACKAGE, ON_RAY = 'a_framework', True", frameworks=["half"])
     expected = "breaks the contract: it has no TRIED, install, install_in_worker"
     assert f"gpuprof: --integrate: 'half' ({module}) {expected}" == said("half")
-
-
-def test_two_plugins_with_one_name(install: Any) -> None:
-    """Neither is chosen in silence."""
-    first, second = (install(PLUGIN, frameworks=["twice"]) for _ in range(2))
-    sentence = said("twice")
-    assert sentence.startswith("gpuprof: --integrate: 'twice' is provided by ")
-    assert sentence.endswith("; uninstall one of them")
-    assert first in sentence
-    assert second in sentence
 
 
 def test_a_plugin_of_somebody_else_is_used(install: Any) -> None:

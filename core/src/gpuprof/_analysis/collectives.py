@@ -140,7 +140,6 @@ class _Calls:
         number: the number of the call in its step, from 0.
         rows: positions in the ledgers' spans, by step and rank.
         starts: when the calls began, in nanoseconds of the run, by step and rank.
-        ends: when they ended, likewise.
     """
 
     number: int

@@ -81,7 +81,6 @@ class ScopeChange:
             chance.
         calls: per step and rank, before and after.
         worker: the rank that has changed most in the same direction; empty in a group of one.
-        of_worker: the change of that rank.
     """
 
     group: str
@@ -198,7 +197,6 @@ class Diff:
         scopes: the changes of places that both sets have, the largest first.
         new: places that only the second set has, the one that takes most first.
         gone: places that only the first set has, the one that takes most first.
-        slower_ranks: the rank that costs most first.
         finds_rank: the smallest change of a rank's work relative to the others' that these runs
             would tell from chance nine times in ten, as a ratio; ``None`` where no group has
             several ranks.
@@ -294,8 +292,6 @@ def diff(
 
     Args:
         before: one or more runs that differ by chance only.
-        after: likewise.
-        conditions: when to fail.
     """
     pairs = labelled(before, after)
     # ratios throughout, as a machine's noise is a share of the time, not an amount

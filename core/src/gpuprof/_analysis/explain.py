@@ -78,7 +78,6 @@ class PathPart:
     """The time that the critical path of a step spends in a place of a worker.
 
     Args:
-        kind: see `gpuprof._analysis.path.Kind`.
         steps: share of the steps that count in which this part is on the path.
     """
 
@@ -115,7 +114,6 @@ class Path:
     """The critical path of a step.
 
     Args:
-        why: why this step was chosen.
         others: how many shorter parts are left out.
         explained: share of the path that is explained.
         processes: what each process used in this step.
@@ -149,12 +147,7 @@ class KindOfStep:
 
 @attrs.frozen
 class Share:
-    """An activity's share of the critical paths of the steps that count.
-
-    Args:
-        kind: see `gpuprof._analysis.path.Kind`.
-        share: the mean share of a step.
-    """
+    """An activity's share of the critical paths of the steps that count."""
 
     worker: str
     group: str
@@ -216,7 +209,6 @@ class Explanation:
 
     Args:
         driver: the name of the process that drives the steps; empty if each rank has its own.
-        launched: whether `gpuprof run` started the run.
         started_groups: groups whose ranks another process of the run has started, so that no
             profiler can be put in front of them.
         steps: how many steps there are, and the numbers of those left out.
@@ -228,7 +220,6 @@ class Explanation:
         never_ended: phases of samples that did not end: the sample's id, the phase, the worker.
         processes: what each process used of its machine, where that is known.
         paths: critical paths of chosen steps; empty if nothing was timed.
-        findings: the causes, the most expensive first.
         extra: for each finding, the line of code that takes most of the extra time; ``None`` where
             samples do not tell.
         lines: the lines of code that take most of the time in the places that bound steps.
@@ -236,7 +227,6 @@ class Explanation:
         uncounted: the processes that are in no group, because another process has their rank.
         ended_early: workers that were killed or crashed while the run went on.
         recognised: the places in which ranks appear to meet although no meeting was recorded.
-        state: whether the run has ended.
         quiet: see `Run.quiet`, and so is `stall`.
     """
 

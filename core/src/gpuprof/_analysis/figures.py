@@ -179,10 +179,8 @@ class Change:
 
     Args:
         before: seconds per step; the geometric mean of several runs.
-        after: likewise.
         ratio: `after` divided by `before`; ``nan`` unless both have any such time.
         low: the lower end of the ratio's interval.
-        high: the upper end.
         finds: the smallest ratio that these runs would tell from chance nine times in ten.
     """
 

@@ -93,7 +93,6 @@ class Slowest:
     """The rank of a group that works longest per step, in the median of the steps that count.
 
     Args:
-        seconds: its work per step.
         others: the median work per step of the other ranks.
     """
 
@@ -131,7 +130,6 @@ class Doing:
 
     Args:
         scope: the path of the innermost such scope.
-        seconds: for how long.
     """
 
     process: Process

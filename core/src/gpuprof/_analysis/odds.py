@@ -62,7 +62,6 @@ def of_any(probability: float, of: int, size: int) -> float:
     By Bonferroni's inequality.
 
     Args:
-        of: the number of columns.
         size: the number of columns in a set.
 
     >>> round(of_any(0.001, of=6, size=2), 6), of_any(1e-9, 4096, 2048)

@@ -91,7 +91,7 @@ def of_ledgers(
     patterns = about.config.get("waits") if about else None
     patterns = patterns if isinstance(patterns, dict) else {}
     if len(patterns) > MOST_WAITS:
-        raise ConfigError([f"{directory}/run.json: config.waits: {too_many_waits(patterns)}"])
+        raise ConfigError(f"{directory}/run.json: config.waits: {too_many_waits(patterns)}")
     run = assemble(directory.name, ledgers, patterns)
     run.problems[:0] = [*problems, *stall.reports(str(directory))]
     instruments = about.config.get("instruments") if about else None
@@ -235,13 +235,9 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
             characters += len(key) + (len(around.path) + 1 if around else 0)
             if characters > _MOST_PATHS + size:
                 raise ConfigError(
-                    [
-                        (
-                            f"{name}: too large: with those around them, the names of all scopes "
-                            f"have more than {_MOST_PATHS + size:,} characters; nest fewer scopes, "
-                            "or use shorter names"
-                        )
-                    ]
+                    f"{name}: too large: with those around them, the names of all scopes "
+                    f"have more than {_MOST_PATHS + size:,} characters; nest fewer scopes, "
+                    "or use shorter names"
                 )
             places.append(Place.inside(around, parent, key, waits.of(key)))
         number = place_numbers[parent, key]
@@ -295,12 +291,8 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
     run.elsewhere = other_steps
     if len(run.steps) * len(processes) > _MOST_CELLS + size // 3:
         raise ConfigError(
-            [
-                (
-                    f"{name}: too large: {len(run.steps):,} steps of {len(processes):,} "
-                    "processes, most of them without a call"
-                )
-            ]
+            f"{name}: too large: {len(run.steps):,} steps of {len(processes):,} "
+            "processes, most of them without a call"
         )
     starts = np.array([step.start for step in run.steps], np.int64)
     ends = np.array([step.end for step in run.steps], np.int64)
@@ -480,7 +472,6 @@ def mark(run: Run, windows: Iterable[Captured], warm_up: int | None = None) -> R
         windows: of all workers. If the times of one are not known, the first step of each of its
             numbers is captured, and the step after it is slow as well: other ranks begin it while
             the window closes.
-        warm_up: as for `read`.
     """
     times: dict[range, list[tuple[int, int]]] = {}
     unknown: set[range] = set()

@@ -58,7 +58,6 @@ class Rounds:
 
     Args:
         starts: the positions at which rounds begin; at the last one, the last round ends.
-        methods: of each round, in order.
         extra: methods that only some of the rounds call.
     """
 

@@ -58,7 +58,6 @@ class Place:
         name: of its scopes; that of the scope around it, where ranks were only seen to wait there.
         path: the names of the scopes around it and its own, as people read them.
         parent: the position of the place around it; ``-1`` at the top.
-        depth: how many places are around it.
         waits_for: a worker group, ``barrier``, ``data``, ``*`` (waits, for whom is unknown), or
             ``None`` if scopes here work. Scopes inside one that waits wait as well.
     """
@@ -105,7 +104,6 @@ class Step:
         number: what the job calls it. A number may come again.
         end: the same; where the ledgers end if the step did not.
         complete: whether it has ended, in every rank that began it, and no worker was killed in it.
-        captured: whether a worker captured it.
         disturbed: whether that, or a window that opens or closes, slows it.
         warm_up: whether it is one of the first, which take longer.
     """
@@ -142,9 +140,7 @@ class Run:
     """What all ledgers of a run say together.
 
     Args:
-        processes: by node and name.
         places: of all processes together: those with the same keys are one.
-        instruments: those that the configuration switched on.
         driver: the driver's position in `processes`; ``None`` without one, where every rank marks
             steps of its own.
         edges: without a driver, when each process began and ended each step: two rows of
@@ -154,7 +150,6 @@ class Run:
             windows, too.
         ended_early: workers that were killed or crashed while the run went on.
         ended_by_job: workers that the job itself ended while the run went on.
-        launched: whether `gpuprof run` has started it.
         step_at: what the configuration says a step is; empty if it does not.
         round: what the driver calls in each step, where nobody marked steps; else empty.
         of_optimizer: whether each rank's steps are those of its optimizer, as nobody marked any.
@@ -645,9 +640,7 @@ def time_at(
 
     Args:
         places: for each place of the run whether it counts.
-        tracks: the ledger's numbers of the tracks.
         begin: when to begin, on the ledger's clock.
-        end: when to end, likewise.
     """
     numbers = np.flatnonzero(places[process.places] & (process.places >= 0))
 
@@ -724,9 +717,6 @@ def thread_times(
     """What a ledger tells of a thread in some time; ``None`` if nothing.
 
     The ledger notes it once a second, so a short loop may lie between two notes.
-
-    Args:
-        rows: the thread's rows of `Ledger.threads`.
     """
     times = rows["time"] + process.ledger.offset
     if len(rows) < 2:

@@ -43,13 +43,10 @@ class Samples:
 
     Args:
         ids: the samples' ids by number. An id that is used again is another sample.
-        names: the phases' names by number.
-        sample: the number of the sample.
         process: the position in `Run.processes`.
         start: nanoseconds of the run's line of time.
         end: the same. A phase that never ended ends with the last record of its process; `LASTING`
             ones end where the sample's next phase begins, in any process.
-        ended: whether the phase ended.
         weight: how many phases an element stands for, itself included; more than 1 if the ledger
             had no room for all. The longest stand for themselves.
         notes: numbers noted of the phases by name; NaN where none was noted.
@@ -101,7 +98,6 @@ class Tail:
 
     Args:
         end: when each was done, in nanoseconds, also where that was after the second moment.
-        weight: how many samples each stands for.
     """
 
     sample: Integers
@@ -145,7 +141,6 @@ def samples_of(ledgers: Sequence[Ledger], starts: Integers, ends: Integers) -> S
 
     Args:
         starts: when each of the run's steps began, in order.
-        ends: when each of them ended.
     """
     names: dict[str, int] = {}
     keys: dict[int, str] = {}
@@ -229,7 +224,6 @@ class Attribute:
     """A number that the job gave of its steps.
 
     Args:
-        mean: of a step.
         per_second: how much of it a second of these steps has; ``None`` for a gauge.
     """
 
@@ -380,9 +374,7 @@ def _samples(
 
     Args:
         rows: in order of their start.
-        names: of the phases.
         steps: the steps in which each phase begins and ends.
-        ids: by key.
     """
     keys, sample = np.unique(rows["key"], return_inverse=True)
     sample = sample.reshape(-1)

@@ -79,7 +79,6 @@ class Class:
 
     Args:
         size: how many processes of the group have answered.
-        same: what its members do.
     """
 
     group: str

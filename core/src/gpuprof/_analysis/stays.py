@@ -66,9 +66,7 @@ class Stays:
     Phases in which nobody works on the sample do not count, and neither does training.
 
     Args:
-        samples: all phases of the run.
         sample: the number of each stay's sample; stays are in order of their start.
-        process: the position of the worker's process.
         start: nanoseconds of the run, as is `end`.
         step: the position of the step in which the stay ends; -1 outside of steps.
         tokens: how many tokens were generated; 0 if that was not noted.

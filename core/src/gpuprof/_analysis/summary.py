@@ -54,7 +54,6 @@ class Steps:
     """A run's steps: how many are used, and how many are left out and why.
 
     Args:
-        used: steps that are compared.
         disturbed: captured ones, and those that windows slow.
     """
 
@@ -70,7 +69,6 @@ class Scope:
     """A place in the trees of a group.
 
     Args:
-        waits: whether it waits for others.
         calls: per step and rank.
         seconds: per step, the mean of the group's ranks.
         ranks: the seconds per step of each rank, by worker.
@@ -127,7 +125,6 @@ class Promise:
 
     Args:
         worker: its worker or node; of several the slowest.
-        workers: all of them.
         saves: share of the run.
     """
 
@@ -144,12 +141,9 @@ class Summary:
     """A run as a comparison sees it.
 
     Args:
-        run: its id.
         setup: what it ran on and with; ``None`` if it does not say.
         seconds: a step; without a driver, of the rank in which it takes longest.
-        groups: by name; the driver is one.
         overhead: what profiling cost, as the receipt says it.
-        problems: sentences on what cannot be read.
         ended_early: a sentence for workers that were killed or crashed.
         promise: ``None`` if no cause is named.
         waited: share of these steps in which the workers' main threads waited for a processor, in
@@ -181,7 +175,6 @@ class Baseline:
     """The content of a baseline file.
 
     Args:
-        format: `FORMAT`.
         runs: one or more, equal but for chance.
     """
 
@@ -437,23 +430,19 @@ def read_baseline(path: str | Path) -> list[Summary]:
     try:
         data = formats.load(path, LARGEST_MANIFEST)
         if data.get("format") != FORMAT:
-            raise ConfigError([f"{path}: not a baseline; gpuprof baseline RUN -o FILE makes one"])
+            raise ConfigError(f"{path}: not a baseline; gpuprof baseline RUN -o FILE makes one")
         if data.get("version") != VERSION:
             raise ConfigError(
-                [
-                    (
-                        f"{path}: version {json.dumps(data.get('version'))}; expected {VERSION}: "
-                        "make it again with gpuprof baseline RUN -o FILE"
-                    )
-                ]
+                f"{path}: version {json.dumps(data.get('version'))}; expected {VERSION}: "
+                "make it again with gpuprof baseline RUN -o FILE"
             )
         baseline = formats.check(path, data, Baseline, VERSION)
     except FileNotFoundError:
         raise ConfigError(
-            [f"{path}: no such file; gpuprof baseline RUN -o FILE makes a baseline"]
+            f"{path}: no such file; gpuprof baseline RUN -o FILE makes a baseline"
         ) from None
     except OutputError as error:
-        raise ConfigError([str(error)]) from None
+        raise ConfigError(str(error)) from None
     if not baseline.runs:
-        raise ConfigError([f"{path}: contains no runs; gpuprof baseline RUN -o FILE makes one"])
+        raise ConfigError(f"{path}: contains no runs; gpuprof baseline RUN -o FILE makes one")
     return baseline.runs

@@ -47,12 +47,9 @@ class Suspect:
     """A rank to capture, and a healthy one to compare it with.
 
     Args:
-        peer: the healthy rank's name.
-        peer_rank: its rank.
         peers: how many ranks it was compared with.
         scope: where it is slow; empty for several scopes.
         slowest: in how many steps it was the slowest.
-        steps: how many steps were examined.
         seconds: by how much it exceeds the others' median per step.
         ratio: its time divided by the others' median.
     """

@@ -62,7 +62,6 @@ class Card:
         busy: share of the time in which a kernel ran.
         memory: the most bytes of its memory in use, by all processes.
         of_memory: bytes of its memory.
-        clock: of its processors, in MHz.
         of_clock: the highest that it can have.
         hot: share of the readings in which it was slowed since it was too hot.
         limited: share of the readings in which it was slowed to take less power.
@@ -95,7 +94,6 @@ class Usage:
         faults: page faults a step that read a disk, as swapping does.
         load: how many threads of its machine ran or were ready to; 0 if that is not known.
         available: bytes of memory that its machine has left at the end; 0 if that is not known.
-        machine_processors: how many processors its machine has.
         usable: how many of them its main thread may use.
         cards: the GPUs that it used, where NVML tells.
     """

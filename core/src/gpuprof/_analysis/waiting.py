@@ -46,10 +46,8 @@ class Collective:
     Args:
         group: the name of the process group, which its ranks agree on.
         number: which of the group's it is, from 1.
-        size: of the group.
         inside: by operation, what the ranks do that have begun it; the most common one first. An
             operation is empty if none of its ranks tells it.
-        late: the others.
     """
 
     group: str
@@ -79,7 +77,6 @@ class Unknown:
     """A wait for calls that none of the processes that answered runs.
 
     Args:
-        of_actor: whether the call is an actor's.
         several: whether it is one of several calls.
         idle: the actor that has to run the call, but runs nothing.
     """
@@ -95,7 +92,6 @@ class InFlight:
     """A collective that has not ended, as torch's flight recorder has it.
 
     Args:
-        operation: its name.
         number: its sequence number in the group.
         ranks: the ranks of the job on which it is the oldest of the group.
         seconds: for how long, at most.

@@ -29,7 +29,6 @@ def record_rank(run_directory: str, group: str, rank: int, size: int, over: bool
     """Record this rank's process, replacing any earlier start's.
 
     Args:
-        size: how many ranks the launch has.
         over: whether the rank has ended, recorded for nodes that cannot see its process.
     """
     process: RankProcess = {

@@ -113,7 +113,6 @@ def settle(about: RunFile, away: str, home: str) -> NodeRecord:
     """Settle this node's part of a run without a driver. Runs on each node.
 
     Args:
-        away: the run directory on the nodes.
         home: the run directory into which the files will be brought. If `away` is a different
             directory and does not belong to `home`, it is left alone.
     """

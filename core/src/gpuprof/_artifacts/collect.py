@@ -84,13 +84,11 @@ class Collection:
     """The files of one run that have come home, and those still on their nodes.
 
     Args:
-        away: the run directory on the nodes.
         home: the run directory here, which must exist.
         owner: the run directory that the owner files on the nodes must name. Default: `home`. No
             file is moved out of a directory with another owner.
 
     Attributes:
-        directory: `home`.
         filed: the files that have come home, by node and path on that node.
     """
 

@@ -20,11 +20,11 @@ import attrs
 
 from gpuprof._artifacts import alive, formats, ledger, runs, stacks
 from gpuprof._log import log
-from gpuprof._session.dump import MEMORY, OURS, VERSION, cpu_time, directory_of, not_private
+from gpuprof._session.dump import MEMORY, OURS, VERSION, cpu_time, directory_of
 from gpuprof._session.file import SESSION_VERSION, SessionFile
 from gpuprof._shim.node import node_name
 from gpuprof._shim.processes import place, process_children, process_start
-from gpuprof._shim.safe import LARGEST, remove_tree
+from gpuprof._shim.safe import LARGEST, not_private, remove_tree
 from gpuprof.errors import OutputError
 
 State = formats.ProcessState

@@ -50,7 +50,6 @@ class RankProcess(Process):
     """``.ranks/<group>-<rank>.process``: a rank under ``gpuprof run``.
 
     Args:
-        size: how many ranks the launch has.
         over: whether the rank has ended, recorded for nodes that cannot see its process.
     """
 
@@ -382,7 +381,6 @@ def load(path: str | Path, most: int = LARGEST) -> dict[str, Any]:
     """Load one of a run's files without checking its content.
 
     Raises:
-        FileNotFoundError: the file does not exist.
         OutputError: it cannot be read, is not a regular file, is too large, or is not a JSON
             mapping.
     """

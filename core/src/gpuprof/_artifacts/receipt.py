@@ -21,7 +21,6 @@ class ReceiptRow:
     Args:
         file: the file's absolute path on its node; ``None`` if none could be expected.
         cause: why the file is not complete, or holds more than the window.
-        detail: further details of the cause.
         planned: the file's name in the plan, the same for windows that share a file; empty if the
             plan has no file for the window.
     """

@@ -182,9 +182,6 @@ def begin(directory: str, run: str, config: Config, driven: bool = False) -> Run
 
     Args:
         driven: whether this process is the run's driver, so that the run ends with it.
-
-    Raises:
-        ConfigError: a run of this name exists.
     """
     content: RunFile = {
         "version": RUN_VERSION,

@@ -88,11 +88,8 @@ def _why_not_armed(directory: str) -> str:
 def _ranks(text: str) -> tuple[tuple[int, int], ...]:
     if text.strip().lower() == "all":
         return selection.ALL_RANKS.ranges
-    parts = [part.strip() for part in text.split(",")]
     try:
-        return selection.Integers.parse(
-            [int(part) if part.isascii() and part.isdigit() else part for part in parts]
-        ).ranges
+        return selection.Integers.of_text(text).ranges
     except ConfigError:
         raise ConfigError(
             f"--ranks: {text!r} is not valid; expected all, or ranks and slices such as 0,8:16"

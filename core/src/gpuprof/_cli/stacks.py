@@ -43,7 +43,7 @@ def command(
     path = settings.find_run(name, output_dir)
     about = runs.about(path)
     if about is None:
-        raise ConfigError([f"{path}: not a run's directory; gpuprof runs lists the runs"])
+        raise ConfigError(f"{path}: not a run's directory; gpuprof runs lists the runs")
     if about.goes_on() is False:
         reason = f"{path}: the run has ended; expected a running job"
         raise ConfigError([reason, *stall.reports(path)])

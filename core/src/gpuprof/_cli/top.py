@@ -45,7 +45,7 @@ def command(name: str, output_dir: str, every: float, once: bool, as_json: bool)
 
     path = settings.find_run(name, output_dir)
     if runs.about(path) is None:
-        raise ConfigError([f"{path}: not a run's directory; gpuprof runs lists the runs"])
+        raise ConfigError(f"{path}: not a run's directory; gpuprof runs lists the runs")
     live = Live(Path(path))
     screen = sys.stdout.isatty() and not once and not as_json
     while True:

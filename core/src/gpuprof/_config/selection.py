@@ -64,11 +64,8 @@ class Integers:
         [2, 3, 7]
         """
         if isinstance(entries, str) and "," in entries:  # on a command line, without brackets
-            entries = [
-                int(part) if part.isascii() and part.isdigit() else part
-                for part in map(str.strip, entries.split(","))
-            ]
-        elif not isinstance(entries, (list, tuple)):
+            return cls.of_text(entries)
+        if not isinstance(entries, (list, tuple)):
             entries = [entries]
         pairs, problems = [], []
         for position, entry in enumerate(entries):
@@ -79,6 +76,18 @@ class Integers:
         if problems:
             raise ConfigError(problems)
         return cls.merged(pairs)
+
+    @classmethod
+    def of_text(cls, text: str) -> Integers:
+        """Read integers and slices, separated by commas.
+
+        >>> list(Integers.of_text("7, 2:4"))
+        [2, 3, 7]
+        """
+        parts = map(str.strip, text.split(","))
+        return cls.parse(
+            [int(part) if part.isascii() and part.isdigit() else part for part in parts]
+        )
 
     @classmethod
     def merged(cls, pairs: Iterable[tuple[int, int]]) -> Integers:

@@ -25,7 +25,6 @@ class Fold:
     """Workers whose rows differ only in group, rank and node.
 
     Args:
-        first: the row of the first worker.
         members: the ranks of the workers, by group.
         tokens: the text of the first row in parts, with numbers and hashes at odd positions.
         varying: the positions of parts that differ between workers, with a placeholder for each.

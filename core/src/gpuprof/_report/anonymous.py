@@ -220,9 +220,9 @@ class _Copy:
     def __init__(self, names: Names, directory: str, output: Path) -> None:
         about = runs.about(directory)
         if about is None or about.beginning is None:
-            raise ConfigError([f"{directory}: not a run: run.json is missing or damaged"])
+            raise ConfigError(f"{directory}: not a run: run.json is missing or damaged")
         if about.goes_on():
-            raise ConfigError([f"{directory}: the run still goes on; export it when it has ended"])
+            raise ConfigError(f"{directory}: the run still goes on; export it when it has ended")
         self._names = names
         self._from = Path(directory)
         self._about = about

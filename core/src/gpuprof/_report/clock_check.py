@@ -69,11 +69,7 @@ def _shifts(
 
 
 def _most_common(shifts: NDArray[np.int64]) -> int | None:
-    """The shift on which most pairs agree. Among about equally common ones, that nearest to zero.
-
-    Args:
-        shifts: in ascending order.
-    """
+    """The shift on which most pairs agree; of about equally common ones, that nearest to zero."""
     if not len(shifts):
         return None
     counts = np.searchsorted(shifts, shifts + _ALIKE, "right") - np.arange(len(shifts))

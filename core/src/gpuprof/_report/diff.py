@@ -67,13 +67,9 @@ def condition(text: str) -> Condition:
     absolute = [float(p["number"]) * _UNITS[p["unit"]] for p in parts if p and p["unit"] != "%"]
     if match is None or not all(parts) or len(relative) > 1 or len(absolute) > 1:
         raise ConfigError(
-            [
-                (
-                    f"--fail-if: {text!r} is not valid; expected 'TARGET > 5%', "
-                    "'TARGET > 20ms' or 'TARGET > 5%, 20ms', with TARGET step, a worker group, "
-                    "or a scope such as rollout/generate"
-                )
-            ]
+            f"--fail-if: {text!r} is not valid; expected 'TARGET > 5%', "
+            "'TARGET > 20ms' or 'TARGET > 5%, 20ms', with TARGET step, a worker group, "
+            "or a scope such as rollout/generate"
         )
     return Condition(text.strip(), match["target"], sum(relative), sum(absolute))
 

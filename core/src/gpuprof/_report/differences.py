@@ -21,8 +21,6 @@ class Difference:
 
     Args:
         what: what differs, such as ``torch`` or the configuration key ``config steps``.
-        before: its value in A.
-        after: its value in B.
         matters: whether ``--strict`` refuses the difference. Names of nodes do not matter.
     """
 

@@ -672,7 +672,7 @@ def explain(run: Run, step: int | None = None) -> Explanation:
     numbers = [s.number for s in run.steps]
     if step is not None and step not in numbers:
         valid = f"expected {min(numbers)} to {max(numbers)}"
-        raise ConfigError([f"--step: {step} is not valid; {valid}"])
+        raise ConfigError(f"--step: {step} is not valid; {valid}")
     return run_explainer.explain(step)
 
 

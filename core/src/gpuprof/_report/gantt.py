@@ -51,9 +51,6 @@ def rows(run: Run, step: int, path: Sequence[Stretch]) -> list[Row]:
 
     If there are too many processes, processes on the critical path come first, then the processes
     of each group that worked most and least.
-
-    Args:
-        step: the step's position in `Run.steps`.
     """
     begin, end = run.steps[step].start, run.steps[step].end
     processes = _shown(run, step, path)

@@ -45,7 +45,6 @@ class HeatMap:
         left_places: the number of other places, which are left out.
         median: the median of all workers' seconds per step in each place.
         left_rows: the number of rows with smaller deviations, which are left out.
-        folded: whether the rows are nodes.
     """
 
     group: str

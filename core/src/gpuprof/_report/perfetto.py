@@ -67,8 +67,6 @@ class Extra:
     Args:
         name: a name that replaces the one in the table of names.
         about: details that are shown with the slice.
-        begin: the arrows at the slice's beginning.
-        end: the arrows at the slice's end.
     """
 
     name: str | None = None
@@ -173,7 +171,6 @@ class TraceWriter:
         Args:
             title: the track's name; see `track`, also for `parent` and `rank`.
             names: the numbers of the slices' names; see `name`.
-            extras: extra data, by the slice's position.
             depths: the slices' depths. Of two slices with the same times, the one with the lower
                 depth is the outer one.
             row: tracks with the same parent and the same `row` share a row on the screen.
@@ -215,11 +212,7 @@ class TraceWriter:
         rank: int = 0,
         unit: str = "",
     ) -> None:
-        """Add a track with a curve.
-
-        Args:
-            unit: the unit of the values.
-        """
+        """Add a track with a curve."""
         track = self._add_track(title, parent, rank, "", str(self._tracks + 1), unit)
         for time, value in zip(times.tolist(), values, strict=True):
             packet = _packet()

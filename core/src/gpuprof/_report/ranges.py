@@ -61,7 +61,6 @@ class WindowRanges:
         run: the run's id; empty outside of any run.
         window: the window's label, or the report's name if the window is not known.
         first_step: the window's first step; -1 for the worker's whole life.
-        ranks: the ranks with a report.
         seconds: how long the window recorded, all ranks together; ``None`` if that is not known.
         root: a node whose children are the outermost ranges.
     """
@@ -151,9 +150,6 @@ def read_ranges(
 
     Returns:
         The ranges by window, the reports without ranges, and a line for each broken report.
-
-    Raises:
-        GpuprofError: no report can be read.
     """
     names = loading.known_backends()
     unknown = [override for override in overrides if override.partition(".")[0] not in names]

@@ -61,7 +61,6 @@ class Timeline:
     Args:
         processes: the number of processes with a ledger or a report in the timeline.
         seconds: the time from the first to the last slice.
-        notes: sentences that the user should know.
     """
 
     path: Path

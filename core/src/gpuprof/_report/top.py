@@ -55,7 +55,6 @@ class Steps:
     """The steps that have ended.
 
     Args:
-        ended: how many there are.
         number: what the job calls the last one.
         median: the median of the last `STEPS` steps, in seconds.
         before: the median of the steps before these, in seconds; ``None`` if there are fewer than
@@ -76,7 +75,6 @@ class Group:
     """A worker group in the last steps.
 
     Args:
-        times: where its time goes.
         phases: the longest scopes of the last step, and each one's share of the group's time.
         slowest: its slowest rank; ``None`` for a group of one.
     """
@@ -91,16 +89,13 @@ class Picture:
     """A running job at one moment.
 
     Args:
-        state: whether it goes on.
         seconds: since it began; ``None`` if that is not known.
         processes: how many have recorded something.
-        nodes: on how many nodes.
         steps: ``None`` before the first step has ended.
         answer: why the last steps take as long as they do; ``None`` if none of them counts.
         path: the critical path of the last step.
         doing: what processes have been in for a second or longer.
         windows: each window's steps, and how many workers have it in each state.
-        faults: what is wrong, as sentences.
         size: bytes of the run's files.
         free: free bytes on their disk.
     """

@@ -41,9 +41,7 @@ class Tree:
     Args:
         timing: the timing tree without the steps that profiling slowed down.
         while_profiling: the timing tree of the slowed steps; ``None`` if there were none.
-        steps: the number of slowed steps.
         seconds: how long the slowed steps took, in the process in which they took longest.
-        processes: the number of processes.
         whole_life: the number of processes that were captured from start to end.
         totals: the totals of the steps' attributes; ``None`` if the steps have no attributes.
     """

@@ -18,7 +18,6 @@ def after_import(name: str, call: Callable[[ModuleType], object]) -> None:
     """Call `call` with a module once the job has imported it; at once if it already has.
 
     Args:
-        name: the module's name.
         call: must not raise, because an exception would fail the job's import.
     """
     module = sys.modules.get(name)

@@ -28,9 +28,6 @@ class ArmedWindows:
         continuous: whether adjacent steps of an order share one window.
         windows: the worker's planned windows; new ones are added to it.
         expect: called with the steps that any worker captures.
-
-    Attributes:
-        poll_interval: seconds between two calls of `look`.
     """
 
     poll_interval = POLL

@@ -21,11 +21,9 @@ class BlockFile:
     Args:
         path: the file's path. The first `write` creates the file. An existing file of that name is
             kept: the new file's name gets a number.
-        header: the file's first line.
         make_directory: makes the file's directory, once, before the file is created.
 
     Attributes:
-        exists: whether the file was created.
         waiting: the number of bytes that the next `write` will write.
     """
 

@@ -18,7 +18,6 @@ import gc
 import os
 import re
 import signal
-import stat
 import sys
 import threading
 import time
@@ -35,7 +34,7 @@ from gpuprof._session.stacks import OWN_THREADS
 from gpuprof._session.stall import INTERVAL, Progress, StallWatch
 from gpuprof._session.usage import processor_times
 from gpuprof._shim.files import write_json
-from gpuprof._shim.safe import open_directory
+from gpuprof._shim.safe import not_private, open_directory
 
 VERSION = 1
 POLL = 1.0
@@ -78,31 +77,17 @@ def directory_of(run_directory: str) -> str:
     return os.path.join(run_directory, ".dumps")
 
 
-def not_private(status: os.stat_result) -> str | None:
-    """Why a directory is not trusted; ``None`` if it is."""
-    if not stat.S_ISDIR(status.st_mode):
-        return "not a directory, or a link"
-    if status.st_uid != os.geteuid():
-        return f"owned by user {status.st_uid}"
-    if status.st_mode & 0o077:
-        return f"accessible to others (mode {stat.S_IMODE(status.st_mode):04o})"
-    return None
-
-
 class Answerer:
     """Answers the questions of a run, on a thread.
 
     Args:
         run_directory: the run's directory, as this node sees it.
         about: what each answer says about the process.
-        step: returns the current step.
         silence: seconds without progress before the watchdog reports; 0 means that it never
             reports, ``None`` that it chooses the time itself.
         clock: the clock, in nanoseconds, of the trees whose open scopes are named.
 
     Attributes:
-        run_directory: see above.
-        file: see above.
         forward: called with the directory of each question once this process has answered it;
             takes the question to nodes that do not see the directory.
     """

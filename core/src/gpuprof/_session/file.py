@@ -30,7 +30,6 @@ class WindowEntry(TypedDict):
         seconds: how long the window recorded, without the time that the profiler took to start and
             stop.
         files: the backend's reports; ``None`` if there are none.
-        extras: the files written by plugins.
         error: why the window was not captured; ``None`` if nothing went wrong.
     """
 

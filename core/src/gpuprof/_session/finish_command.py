@@ -26,7 +26,6 @@ class FinishCommand:
 
     Args:
         command: the command line, for ``sh -c``.
-        name: the worker's name, for messages.
         directory: the directory of the worker's files. The command's output goes there, too, to
             ``<name>.finish.log``.
         variables: values for the command's environment; each becomes ``GPUPROF_HOOK_<NAME>``.

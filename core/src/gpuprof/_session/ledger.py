@@ -113,7 +113,6 @@ class Header(TypedDict):
     """The first line of a ledger.
 
     Keys:
-        role: ``worker``, ``child`` or ``driver``.
         clock: identifies the monotonic clock; processes with the same text share one clock.
         monotonic: when the ledger began, in nanoseconds of the monotonic clock.
         wall: when the ledger began, in nanoseconds since the epoch.

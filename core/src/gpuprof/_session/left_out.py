@@ -31,7 +31,6 @@ class LeftOut:
     Attributes:
         captured: the steps in which any worker captures.
         active: whether the current step is left out.
-        steps: the number of steps left out so far.
         driven: whether the driver decides which steps are left out, instead of `begin_step`.
 
     >>> left_out = LeftOut(Timing())

@@ -22,7 +22,7 @@ import attrs
 from gpuprof._config.selection import MAX_WINDOWS, Integers, matches, windows
 from gpuprof._log import log
 from gpuprof._session.windows import StepWindows
-from gpuprof._shim.safe import open_regular, parse_json
+from gpuprof._shim.safe import not_private, open_regular, parse_json
 from gpuprof.backend.types import Windows
 from gpuprof.errors import ConfigError, OutputError
 
@@ -41,9 +41,7 @@ class Order:
     Args:
         next: how many of the next steps to capture; 0 if `ranges` has the steps.
         ranges: the steps, as pairs of first step and the step after the last.
-        groups: the workers' groups: names or wildcards.
         ranks: the workers' ranks, as pairs like those of `ranges`.
-        name: the name of the order's file.
     """
 
     next: int
@@ -68,7 +66,6 @@ class Order:
         Args:
             plan: the worker's planned windows; windows that overlap these are not added.
             first: the first step of ``next:N``.
-            continuous: whether adjacent steps share one window.
         """
         order_windows = windows(Integers(self.steps(first)), continuous)
         return plan.add(attrs.evolve(window, number=0) for window in order_windows)
@@ -100,21 +97,13 @@ def parse_steps(text: str) -> tuple[int, tuple[tuple[int, int], ...]]:
     match = re.fullmatch(r"next:(\d+)", text.strip())
     if match and 0 < int(match[1]) <= MAX_WINDOWS:
         return int(match[1]), ()
-    parts = [part.strip() for part in text.split(",")]
     try:
-        steps = Integers.parse(
-            [int(part) if part.isascii() and part.isdigit() else part for part in parts]
-        )
+        steps = Integers.of_text(text)
     except ConfigError:
         steps = Integers(())
     if not 0 < steps.count <= MAX_WINDOWS:
         raise ConfigError(
-            [
-                (
-                    f"steps: {text!r} is not valid; expected next:N, or steps and slices as in "
-                    "100,200:203"
-                )
-            ]
+            f"steps: {text!r} is not valid; expected next:N, or steps and slices as in 100,200:203"
         )
     return 0, steps.ranges
 
@@ -129,7 +118,7 @@ def make(run_directory: str) -> str:
     path = directory_of(run_directory)
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
-    problem = _not_private(os.lstat(path), stat.S_ISDIR)
+    problem = not_private(os.lstat(path))
     if problem:
         raise OutputError(f"{path}: {problem}; expected a directory of this user's, with mode 0700")
     return path
@@ -146,7 +135,7 @@ def give(path: str, order: Order) -> None:
     }
     name = f"{time.time_ns():020d}-{secrets.token_hex(3)}.json"
     try:
-        problem = _not_private(os.lstat(path), stat.S_ISDIR)
+        problem = not_private(os.lstat(path))
         if problem:
             raise OutputError(f"{path}: {problem}; workers would refuse the order")
         _write(os.path.join(path, f"{name}.tmp"), data)
@@ -201,9 +190,6 @@ class Orders:
 
         The first proposal counts.
 
-        Args:
-            first: this reader's proposal.
-
         Returns:
             The first step. ``None`` if the file with the agreed step cannot be written or read now:
             try again later. This is logged once.
@@ -243,7 +229,7 @@ class Orders:
                 (os.lstat(self._path), stat.S_ISDIR),
                 (os.fstat(file.fileno()), stat.S_ISREG),
             ):
-                problem = _not_private(status, kind)
+                problem = not_private(status, kind)
                 if problem:
                     raise ValueError(problem)
             return parse_json(file.read(_LARGEST))
@@ -295,13 +281,3 @@ def _order(data: Any, name: str) -> Order:
     return Order(
         int(data["next"]), ranges, tuple(str(group) for group in data["groups"]), ranks, name
     )
-
-
-def _not_private(status: os.stat_result, is_kind: Any) -> str | None:
-    if not is_kind(status.st_mode):
-        return "not the expected kind of file, or a link"
-    if status.st_uid != os.geteuid():
-        return f"owned by user {status.st_uid}"
-    if status.st_mode & 0o077:
-        return f"accessible to others (mode {stat.S_IMODE(status.st_mode):04o})"
-    return None

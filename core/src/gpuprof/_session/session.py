@@ -63,14 +63,10 @@ class Session:
     """The part of gpuprof that lives in a worker.
 
     Attributes:
-        windows: the record of the worker's planned windows.
-        step: the last step that `gpuprof.step` has begun.
         running: the innermost step that is in a window and has not ended.
         held: the window that a step has asked for and must close; the driver closes the windows
             that it has asked for itself.
-        left_out: splits off the steps that profiling slows, in this worker or in others.
         step_times: the durations of the steps inside and outside windows.
-        totals: the sums of the steps' attributes.
         ledger: the record of when scopes began and ended; ``None`` if the ledger is switched off.
         launched: whether `gpuprof run` has started this process, and no other process ends its run.
         drives: whether the process's tree is that of the run's driver.

@@ -81,7 +81,6 @@ class Sampler:
     A fault on the sampling thread or in writing ends the sampling, and is reported once.
 
     Args:
-        rate: samples per second.
         clock: the clock, in nanoseconds, of the trees whose places are noted.
         on_fault: called with a message if sampling ends early.
 

@@ -25,7 +25,6 @@ class StepAt:
         name: ``module:Class.method`` or ``module:function``; or ``Class.method`` for the method of
             an actor that this process calls.
         mark: makes the step with a given number.
-        instrument: replaces the function, and reports faults.
     """
 
     def __init__(self, name: str, mark: Mark, instrument: Instrument) -> None:

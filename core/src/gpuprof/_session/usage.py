@@ -130,7 +130,6 @@ def processor_times(thread: int | None) -> tuple[int, int]:
 
     Raises:
         OSError: there is no such thread, or this kernel does not count these times.
-        ValueError: it counts them differently.
     """
     ran, ready, _ = map(int, _content(f"/proc/{thread}/schedstat").split())
     return ran, ready

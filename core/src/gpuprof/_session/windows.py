@@ -98,7 +98,6 @@ class Windows:
         note: called with a window and its new state, from ``opening`` on.
 
     Attributes:
-        planned: the windows that may open.
         current: the window that is opening, open or closing; ``None`` without one.
 
     >>> windows = Windows([Window(1, 3, 4)])

@@ -43,7 +43,6 @@ def claim(row: Row, pid: int, *, twins: bool = False) -> str | None:
         The incarnation, from ``1``; or ``None`` if a live process already has the identity.
 
     Raises:
-        OSError: the directory cannot be written.
         ValueError: the existing file of claims is damaged.
     """
     path = private_file(row, f"{row['group']}-{row['rank']}.claim")

@@ -31,13 +31,9 @@ class Launch(_Launch, total=False):
     """What the shim runs in front of the worker.
 
     Keys:
-        command: the profiler's command line, with placeholders.
-        environment: variables to set; the value ``None`` unsets one.
         verbatim: names of the variables whose values come from the user, and so have no
             placeholders.
         interpreter: the worker's Python; empty for the shim's own.
-        tool: the path of the profiler's program.
-        tool_version: the profiler's release.
         shared_temporary: folders of the temporary directory that all the profiler's processes on
             a machine share.
         disposable_temporary: wildcards for files of the temporary directory that hold no recorded
@@ -89,24 +85,20 @@ class Row(_Planned, total=False):
         version: the version of this layout; readers refuse any other.
         windows: the fields of each planned window, in the order of `Window`.
         max_bytes: how much disk space the run's files may take on a node.
-        finish_command: a command to run at the end of the last window.
         captured_steps: the steps in which any worker of the run captures, as pairs of a first step
             and the step after the last; absent if `windows` has the same steps.
         ledger: how much the worker's ledger may record; absent if it writes none.
         instruments: libraries whose waits the worker records; absent if there are none.
-        library_steps: whether an instrument marks steps while the job does not.
         step_at: the function or actor method whose calls are steps, if the user has named one.
         watchdog: seconds of silence before the watchdog reports; 0 for never; absent if the
             watchdog decides.
         orders: the directory in which ``gpuprof capture`` leaves its orders.
-        node_ids: whether several nodes share a host name.
         print_tree: whether the worker prints its own tree when it ends, because no other process
             does.
         unselected: a message that the process is not profiled, printed at its end if it turns out
             not to be a Ray driver.
         home: the final directory of runs, into which reports are collected from a staging
             directory.
-        run_directory: the final directory of this run.
         rank_variable: the environment variable with the rank, where a library starts the ranks; it
             replaces `rank`.
         drives: whether the worker, or a program that it starts, makes the run's workers and counts

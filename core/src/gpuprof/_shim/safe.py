@@ -11,7 +11,7 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 LARGEST = 64 * 2**20
@@ -53,6 +53,19 @@ def open_regular(path: str | os.PathLike[str], dir_fd: int | None = None) -> int
         os.close(handle)
         raise
     return handle
+
+
+def not_private(
+    status: os.stat_result, is_kind: Callable[[int], bool] = stat.S_ISDIR
+) -> str | None:
+    """Why a directory, or another kind of file, is not trusted; ``None`` if it is this user's."""
+    if not is_kind(status.st_mode):
+        return "not the expected kind of file, or a link"
+    if status.st_uid != os.geteuid():
+        return f"owned by user {status.st_uid}"
+    if status.st_mode & 0o077:
+        return f"accessible to others (mode {stat.S_IMODE(status.st_mode):04o})"
+    return None
 
 
 def _refuse_others(status: os.stat_result) -> None:

@@ -203,7 +203,6 @@ class End(NamedTuple):
 
     Args:
         code: the worker's exit code, as far as the tool passes it on; ``None`` if it is unknown.
-        started: whether the worker had started.
         stalled: whether we ended the tool because it made no progress after the worker's end.
     """
 
@@ -247,7 +246,6 @@ def wait(
         mark: the file in which the worker records its start.
         to_worker: send signals to the worker once it has started, because the tool, which is not
             in our process group, would be killed by them.
-        apart: as given to `start`.
         undelivered: signals that arrived before the worker had started. Its signal handlers keep
             adding to this list even after this function has returned.
     """

@@ -95,7 +95,6 @@ def finish_reports(
             profilers.
         out_of_reach: returns the living actors without a handle in this process. They cannot be
             killed from here, so they are not waited for after the grace period of `_GRACE`.
-        actors_of_workers: actors that other workers have started.
     """
     receipt, records = look(False)
     unfinished_workers = {row.worker for row in receipt.rows if row.state != "complete"}

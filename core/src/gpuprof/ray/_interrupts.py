@@ -17,9 +17,6 @@ class Interrupts(AbstractContextManager["Interrupts"]):
 
     Args:
         pressed: whether the first interrupt has already come, so that the run is being finished.
-
-    Attributes:
-        twice: whether the second interrupt has come.
     """
 
     def __init__(self, pressed: bool = False) -> None:

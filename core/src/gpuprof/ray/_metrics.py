@@ -92,7 +92,6 @@ class Sink:
 
     Args:
         name: the key that has switched it on, for messages.
-        send: sends the metrics of a step.
     """
 
     def __init__(self, name: str, send: Callable[[Metrics], object]) -> None:

@@ -30,11 +30,7 @@ the table may be long, and a task is never in it."""
 
 
 class MistakeLog:
-    """Warns about each mistake once, as early as the first step: the receipt may be hours away.
-
-    Attributes:
-        due: whether there may be new warnings.
-    """
+    """Warns about each mistake once, as early as the first step: the receipt may be hours away."""
 
     def __init__(self, planner: Planner) -> None:
         self._planner = planner
@@ -158,11 +154,7 @@ class UnregisteredActors:
         return [f"{listed(names)}: {_WITHOUT_WINDOW}"] if names else []
 
     def actors(self, keys: Collection[Key], alive: bool = False) -> set[Key]:
-        """The workers among `keys` that are actors started by this process.
-
-        Args:
-            alive: whether to skip dead actors.
-        """
+        """The workers among `keys` that are actors started by this process."""
         own_keys: set[Key] = set()
         # Ray's actor table is not a public API; if it fails, report no actors
         with contextlib.suppress(Exception):
@@ -223,12 +215,8 @@ def reject_duplicate(group: str, rank: int, first: Any) -> None:
     """Reject a second actor for a rank while the first one is alive."""
     if first is not None and not _has_died(first):
         raise ConfigError(
-            [
-                (
-                    f"{group}-{rank}: an actor of this group and rank is still running; give each "
-                    "actor its own rank"
-                )
-            ]
+            f"{group}-{rank}: an actor of this group and rank is still running; give each "
+            "actor its own rank"
         )
 
 

@@ -28,7 +28,6 @@ class Answer(Generic[Result]):
     """One node's answer.
 
     Args:
-        node: the node's name, as in paths.
         error: why there is no result; ``None`` if there is one.
     """
 
@@ -108,7 +107,6 @@ class Nodes:
         """Call `function` here, and in a task on every other living node that matches `nodes`.
 
         Args:
-            nodes: host names or wildcards.
             gpu: whether to call only on nodes that have a GPU in Ray's resources.
             timeout: the most seconds to wait. A node that has not answered by then gets a
                 `TimeoutError`.
@@ -219,9 +217,6 @@ def connect(address: str, asked_by: str) -> None:
 
     Args:
         asked_by: the option that has the address, with its value, for the message.
-
-    Raises:
-        GpuprofError: no cluster answers.
     """
     if not ray.is_initialized():
         try:

@@ -21,7 +21,6 @@ class Part:
     """What one process knows about the run at its end.
 
     Args:
-        workers: the process's plan, without secrets.
         ledger: the name of the ledger with the process's steps.
     """
 

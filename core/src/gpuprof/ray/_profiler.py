@@ -86,9 +86,6 @@ class RunnerTree:
 
     Args:
         left_out: the `LeftOut` of the process's session, if the session writes the tree.
-
-    Attributes:
-        left_out: splits off the steps that profiling slows.
     """
 
     _another_has_ended: ClassVar[bool] = False

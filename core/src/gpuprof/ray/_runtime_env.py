@@ -75,12 +75,8 @@ def merge(
     conflicts = sorted(set(env_vars) & set(variables))
     if conflicts:
         raise ConfigError(
-            [
-                (
-                    f"{path}.env_vars.{conflicts[0]}: {env_vars[conflicts[0]]!r} is not valid; "
-                    "gpuprof sets this variable itself"
-                )
-            ]
+            f"{path}.env_vars.{conflicts[0]}: {env_vars[conflicts[0]]!r} is not valid; "
+            "gpuprof sets this variable itself"
         )
     result["env_vars"] = {**env_vars, **variables}
     if is_wrapped:
@@ -91,7 +87,7 @@ def merge(
                         f"{environment[key]!r} is not valid together with gpuprof: both "
                         "replace the worker's command"
                     )
-                    raise ConfigError([f"{where}.{key}: {problem}"])
+                    raise ConfigError(f"{where}.{key}: {problem}")
         result["py_executable"] = _start_shim(interpreter(actor_env, job_env))
     return result
 

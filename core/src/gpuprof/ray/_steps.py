@@ -21,7 +21,6 @@ class Steps:
     Attributes:
         lowest: the lowest number of a step that has begun; infinite before the first step.
         highest: the highest number of a step that has begun; minus infinity before the first step.
-        count: how many steps have begun.
         running: the innermost step that has not ended. If a step never ends, it stays here until
             the next step begins.
     """

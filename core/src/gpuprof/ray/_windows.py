@@ -45,7 +45,6 @@ class WindowControl:
             worker with windows is added, the connections serve only these measurements.
 
     Attributes:
-        channel: the connections to the workers.
         edges: seconds spent opening and closing windows since the last reset.
     """
 

@@ -36,11 +36,7 @@ class Hello(TypedDict):
     """A worker's first line; see `proof`.
 
     Keys:
-        worker: the worker's name.
-        proof: the answer to the driver's challenge.
         clock: the id of the worker's monotonic clock; see `gpuprof._session.ledger.clock_id`.
-        node: the name of the worker's node.
-        pid: the worker's process id.
         file: the name of the file of the worker's answers to `gpuprof stacks`.
     """
 
@@ -56,7 +52,6 @@ class Message(TypedDict):
     """The driver's request: open or close a window.
 
     Keys:
-        number: the number of the request.
         expiry: seconds since the epoch, after which it is too late to open the window.
         window: the window's number, its first step, and the step after its last.
     """
@@ -75,7 +70,6 @@ class StepNote(TypedDict):
     """The driver's announcement of a step. The answer's number is `STEP`.
 
     Keys:
-        left_out: whether the step is left out of the timing tree.
         withdrawn: whether this corrects the announcement of the current step, which is not left out
             after all.
     """
@@ -97,11 +91,7 @@ class FlushNote(TypedDict):
 
 
 class StacksQuestion(TypedDict):
-    """The driver's question for the stacks of all processes of the worker's node.
-
-    Keys:
-        question: the name of the question's directory.
-    """
+    """The driver's question for the stacks of all processes of the worker's node."""
 
     kind: Literal["stacks"]
     question: str
@@ -111,8 +101,6 @@ class StacksAnswer(TypedDict):
     """What one process does. The content of its answer's file follows this line.
 
     Keys:
-        question: the value from the question.
-        file: the name of the answer's file.
         size: the size of the content in bytes.
     """
 
@@ -172,9 +160,6 @@ def measure(clock: str, answer: ClockAnswer, answer_time: int) -> Measurement:
     Args:
         answer: the answer, which repeats the time of the question.
 
-    Raises:
-        ValueError: the time stamps contradict each other.
-
     >>> measure("b", {"asked": 100, "received": 5130, "sent": 5135}, 145)
     Measurement(clock='b', at=122, offset=-5010, bound=20)
     """
@@ -190,7 +175,6 @@ class Answer(TypedDict):
     """A worker's answer to a request.
 
     Keys:
-        number: the number of the request.
         problem: what went wrong; ``None`` if nothing did.
         window: the entry of the window; ``None`` if it has none, or the request is about no window.
     """
