@@ -33,7 +33,7 @@ from gpuprof._session import dump, instruments, public
 from gpuprof._session.control import ControlThread
 from gpuprof._session.dump import Answerer
 from gpuprof._session.file import TotalsEntry, TreeEntry
-from gpuprof._session.instruments.instrument import Hooks
+from gpuprof._session.instruments.instrument import Hooks, Instrument
 from gpuprof._session.ledger import DRAIN_INTERVAL, LAST_SECONDS, LedgerWriter, make_header
 from gpuprof._session.left_out import LeftOut
 from gpuprof._session.orders import make as make_orders
@@ -147,13 +147,7 @@ class Profiler:
         overrides: Sequence[str] = (),
     ) -> None:
         self.config = self._placed(
-            load(
-                config,
-                path,
-                system=system,
-                overrides=overrides,
-                defaults=self._defaults,
-            )
+            load(config, path, system=system, overrides=overrides, defaults=self._defaults)
         )
         self.run = self._name()
         self._planner = Planner(self.config, self.run, self.config.working_dir)
@@ -188,8 +182,7 @@ class Profiler:
         self._problems: list[str] = []
         self._steps = Steps(self._begin_step, self._end_step)
         self._step_times = StepTimes()
-        directory = None if self.directory is None else str(self.directory)
-        self._metrics = StepMetrics(directory, self.config.capture_slow)
+        self._metrics = StepMetrics(self.directory, self.config.capture_slow)
         self._sink: Sink | None = None
         self._totals = Totals()
         self._discrete = False
@@ -202,32 +195,9 @@ class Profiler:
         self.timing = public.timing()
         self._drains: ControlThread | None = None
         self._ledger = self._begin_ledger()
-        session = public.session()
-        self._instruments = (
-            instruments.begin(
-                self.config.instruments or (),
-                self.timing,
-                self._note,
-                Hooks(
-                    sent=self._ledger.sent,
-                    event=self._ledger.event,
-                    sized=self._ledger.sized,
-                    sample=self._ledger.samples.add,
-                ),
-            )
-            if self._ledger is not None and (session is None or session.ledger is None)
-            else []
-        )
+        self._instruments = self._begin_instruments()
         self._runner_tree = self._begin_tree()
-        self._answerer: Answerer | None = None
-        about = {"name": "Runner", "group": "Runner", "rank": 0, "node": node_name()}
-        if session is not None:
-            self._answerer = session.answerer
-            self._answerer.identify_as(about)
-        elif self.directory is not None:
-            self._answerer = Answerer(
-                self.directory, "Runner.json", about, lambda: None, self.config.watchdog
-            )
+        self._answerer = self._begin_answerer()
         if self.directory is not None and self.config.capture_slow:
             companion.start(self.directory, self.config.capture_slow)
         if self.directory is not None and self.config.ray_metrics:
@@ -286,6 +256,27 @@ class Profiler:
         self._drains = ControlThread(ledger.drain, DRAIN_INTERVAL)
         public.record_with(ledger)
         return ledger
+
+    def _begin_instruments(self) -> list[Instrument]:
+        """Record the driver's waits, unless the session of this process does."""
+        session, ledger = public.session(), self._ledger
+        if ledger is None or (session is not None and session.ledger is not None):
+            return []
+        hooks = Hooks(
+            sent=ledger.sent, event=ledger.event, sized=ledger.sized, sample=ledger.samples.add
+        )
+        return instruments.begin(self.config.instruments or (), self.timing, self._note, hooks)
+
+    def _begin_answerer(self) -> Answerer | None:
+        """Answer `gpuprof stacks` for the driver."""
+        about = {"name": "Runner", "group": "Runner", "rank": 0, "node": node_name()}
+        session, silence = public.session(), self.config.watchdog
+        if session is not None:
+            session.answerer.identify_as(about)
+            return session.answerer
+        if self.directory is None:
+            return None
+        return Answerer(self.directory, "Runner.json", about, lambda: None, silence)
 
     @property
     def plan(self) -> list[PlannedWorker]:
