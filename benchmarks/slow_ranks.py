@@ -1,8 +1,9 @@
 """How often `capture_slow` captures the right rank in time, and how often it accuses a healthy one.
 
 Real jobs have four actors on Ray. With a cause, one takes 1.6 times as long from step 30 on, behind
-nsys; the time is from the end of that step to the opening of the rank's window, and until the order
-to capture it. Jobs without a cause have growing steps, evaluations, checkpoints and single pauses.
+nsys; the times are from the beginning of that step to the order to capture the rank, to the
+opening of its window, and to the end of its report. Jobs without a cause have growing steps,
+evaluations, checkpoints and single pauses.
 
 Simulated ones are the truth suite's jobs without a cause, looked at after every third step; and the
 same with a rank that takes 1.6 times as long from step 60 on, looked at after each step: how many
@@ -20,6 +21,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import attrs
 import gpuprof
@@ -83,7 +85,8 @@ class _Answer:
         found: the workers that were found to be slow.
         slow: the worker that was.
         ordered: seconds until the order to capture it.
-        took: seconds until it was captured.
+        took: seconds until its window was open.
+        reported: seconds until its report was complete.
         cost: share of a core that looking took.
     """
 
@@ -91,6 +94,7 @@ class _Answer:
     slow: str
     ordered: float
     took: float
+    reported: float
     cost: float
 
 
@@ -101,7 +105,7 @@ def _run(directory: str, seed: int, steps: int, has_cause: bool) -> _Answer:
     config = {"worker_groups": ["Rank"], "output_dir": directory, "print_trees": "none"}
     armed = {"backend": "nsight", "armed": True, "steps": [], "nsight": {"preset": "light"}}
     config |= {"capture_slow": 1, **(armed if has_cause else {"backend": "none"})}
-    took = float("inf")
+    took = reported = float("inf")
     with Profiler(config) as profiler:
         actor = ray.remote(Rank)
         ranks = [
@@ -126,15 +130,15 @@ def _run(directory: str, seed: int, steps: int, has_cause: bool) -> _Answer:
                 lengths[draw.randrange(_RANKS)] += 0.5
             if has_cause and number >= _ONSET:
                 lengths[slow] *= 1.6
+                onset = min(onset, time.time())
             with profiler.step(number):
                 ray.get(
                     [rank.train.remote(length) for rank, length in zip(ranks, lengths, strict=True)]
                 )
-            if has_cause and number == _ONSET:
-                onset = time.time()
             number += 1
-            if profiler._windows is not None and profiler._windows.opened.get(f"Rank-{slow}"):
-                took = time.time() - onset
+            entry = _window(profiler, f"Rank-{slow}") if has_cause else None
+            if entry is not None:
+                took, reported = entry["opened"] - onset, time.time() - onset
                 break
         cost = _processor_seconds(str(profiler.directory)) / (time.time() - began)
     assert profiler.directory is not None
@@ -142,7 +146,15 @@ def _run(directory: str, seed: int, steps: int, has_cause: bool) -> _Answer:
     ordered = [
         file.stat().st_mtime - onset for file in Path(profiler.directory).glob("slow-*.json")
     ]
-    return _Answer(found, f"Rank-{slow}", min(ordered, default=float("inf")), took, cost)
+    until_order = min(ordered, default=float("inf"))
+    return _Answer(found, f"Rank-{slow}", until_order, took, reported, cost)
+
+
+def _window(profiler: Profiler, name: str) -> Any:
+    """The record of a worker's window, once that window has been open."""
+    assert profiler._windows is not None
+    entries = profiler._windows._windows[name].entries
+    return next((entry for entry in entries if entry["opened"]), None)
 
 
 def _processor_seconds(directory: str) -> float:
@@ -170,7 +182,8 @@ def _real(count: int, steps: int) -> list[list[object]]:
         ["", count, "right rank captured", sum(answer.took < np.inf for answer in right), "",
          _spread([answer.ordered for answer in right], "s until the order")],
         ["", count, "other rank captured",
-         sum(bool(answer.found) and answer.found != [answer.slow] for answer in slow), 0, ""],
+         sum(bool(answer.found) and answer.found != [answer.slow] for answer in slow), 0,
+         _spread([answer.reported for answer in right], "s until the report")],
         ["real, no cause", count, "somebody captured", sum(bool(a.found) for a in healthy), 0,
          _spread([100 * answer.cost for answer in healthy], "% of a core for looking")],
     ]  # fmt: skip

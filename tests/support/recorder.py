@@ -33,6 +33,9 @@ class Recorder:
         if event.split(" ")[0] == self.exits:
             sys.exit(3)
     @gpuprof.backend.hookimpl
+    def probe(self):
+        self.note("probe")
+    @gpuprof.backend.hookimpl
     def start_capture(self, window):
         self.note(f"start {window.label}")
     @gpuprof.backend.hookimpl

@@ -79,6 +79,16 @@ def test_ranges_only_while_a_window_is_open(make: Make, events: list[str]) -> No
     assert ["before", "inside", "after"] == list(session.timing)
 
 
+@pytest.mark.parametrize(("windows", "expected"), [([], ["probe"]), ([(1, 2, 3)], [])])
+def test_an_armed_worker_looks_for_its_profiler_at_once(
+    make: Make, events: list[str], windows: list[tuple[int, int, int]], expected: list[str]
+) -> None:
+    """An order's window then opens sooner; a planned one can wait."""
+    session = make(windows=windows)
+    session.write()
+    assert expected == events
+
+
 def test_windows_are_idempotent(make: Make, events: list[str]) -> None:
     """A window opens once and closes once; a close without an open does nothing."""
     session = make()

@@ -138,6 +138,8 @@ class Session:
         )
         if not self.child:
             self._control.submit(self._write)
+        if self._capture is not None and not self._capture.worker.windows:
+            self._control.submit(self._capture.prepare)
         self.answerer = self._make_answerer()
 
     def begin(self, end_step: Callable[[], object], mark: Mark | None = None) -> None:
