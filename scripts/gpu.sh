@@ -25,7 +25,7 @@ for path in sys.path:
 pip() {
     "$venv/bin/python" "$(echo "$wheels"/pip-*.whl)/pip" --disable-pip-version-check install --quiet --no-index --find-links "$wheels" "$@"
 }
-pip --group gpu
+pip --group gpu || { echo "gpu: $wheels lacks wheels for $("$python" -V): fill it by scripts/gpu-wheels.sh $wheels VERSION" >&2; exit 1; }
 pip --no-build-isolation ./timing '.[device,timeline]' ./backends/nsight ./examples/third_party_backend
 
 PATH=$PWD/$venv/bin:$PATH
