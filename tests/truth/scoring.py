@@ -105,11 +105,12 @@ def explained(
 def first_named(answer: dict[str, Any]) -> dict[str, Any] | None:
     """The first cause of an answer.
 
-    What took long once is no cause, nor is a rank that is said to be off the critical path.
+    What took long once is no cause, nor is a rank that is said to be off the critical path. A
+    bottleneck accuses nobody.
     """
     for finding in answer["findings"]:
         off_the_path = finding["saves"] is not None and finding["saves"] < NOTHING
-        if finding["cause"] != "once" and not off_the_path:
+        if finding["cause"] not in ("once", "bottleneck") and not off_the_path:
             named: dict[str, Any] = finding
             return named
     return None

@@ -67,6 +67,22 @@ def test_the_driver_is_a_group_if_its_work_is_known(keys: bool, first: str, tmp_
     assert first == answer(tmp_path, Job(None, seed=1, steps=10, keys=keys)).groups[0].group
 
 
+def test_what_bounds_equal_ranks_accuses_none_of_them(tmp_path: Path) -> None:
+    """A group whose ranks all work as long bounds the run, as the first cause that is printed."""
+    ranks = [SimulatedLedger(f"Env-{rank}") for rank in range(2)]
+    for ledger in ranks:
+        for number in range(12):
+            begin = 100 * number * MS
+            ledger.step(number, begin, begin + 100 * MS)
+            ledger.span("sample", begin, begin + 80 * MS)
+            ledger.span("update", begin + 80 * MS, begin + 100 * MS)
+    found = explain(reading.read(write_run(tmp_path / "run", ranks)))
+    first = as_dict(found)["findings"][0]
+    assert found.findings == []
+    assert (first["cause"], first["group"], first["scope"]) == ("bottleneck", "Env", "sample")
+    assert "1. Env (2 workers) bound the run in sample: 80 ms a step" in text(found)
+
+
 def test_what_if_is_what_removal_saves(tmp_path: Path) -> None:
     """Beside the same run without the cause."""
     slow = answer(tmp_path / "slow", Job("slow rank", seed=3, ranks=4))

@@ -38,6 +38,7 @@ from gpuprof._analysis.usage import (
     waited_more,
 )
 from gpuprof._analysis.waits import READS_DEVICE
+from gpuprof._session.instruments.threads import THREAD
 
 Floats = NDArray[np.float64]
 
@@ -46,6 +47,7 @@ Name = Literal[
     "synchronisation", "between steps", "recurring", "once", "drift",
     "imbalance", "only this rank", "server", "processor", "interpreter", "leak",
     "tail", "sample wait", "uneven tokens", "stale samples", "full buffer", "starved trainer",
+    "bottleneck",
 ]  # fmt: skip
 OF_A_WORKER = (
     "rank",
@@ -75,6 +77,8 @@ as much as one in ten is, in jobs whose truth is known."""
 _OF_TWO = 1.2
 """How many times as long as the other a rank of two must take to be named: with less, nobody knows
 which of the two is the unusual one."""
+_BOTTLENECK = 0.4
+"""Share of the run that the work of a group at one place must save to be what bounds the run."""
 _IN_A_HALF = 0.015
 """Share of the run that a lasting cause must save in each half of the run to be named."""
 _NEARLY_ALL = 0.7
@@ -321,6 +325,17 @@ def find(record: Record, unknown: Unknown, table: Sequence[Cause]) -> list[Findi
             suspects = list(cause.select(record, findings))
             findings += _worth_it(record, cause, suspects, unknown)
     return sorted(findings, key=lambda finding: -_worth(finding))
+
+
+def bottleneck(record: Record, unknown: Unknown, findings: Sequence[Finding]) -> Finding | None:
+    """The place in which a group works for most of the run; ``None`` if a finding saves much.
+
+    It accuses nobody: the ranks of the group are alike, or there is only one.
+    """
+    others = (finding for finding in findings if finding.cause not in ("once", "leak"))
+    if unknown or any(_worth(finding) >= _NAMED for finding in others):
+        return None
+    return next(_worth_it(record, _LAST, list(_bottlenecks(record, findings)), unknown), None)
 
 
 def _worth(finding: Finding) -> float:
@@ -1018,6 +1033,38 @@ def _is_driver(record: Record, activity: Activity, kind: Kind) -> bool:
     return works and not _is_synchronisation(record, activity, kind)
 
 
+def _bottlenecks(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
+    """The group and place with the largest share of the path, if it works there."""
+    run = record.run
+    shares: dict[tuple[str, int], dict[int, float]] = {}
+    for (number, place, kind), share in record.shares.items():
+        # a thread may run as long as the job beside the work
+        is_scope = place >= 0 and not run.places[place].name.endswith(THREAD)
+        if kind == "work" and is_scope and not record.is_open((number, place, kind)):
+            by_rank = shares.setdefault((run.processes[number].group, place), {})
+            by_rank[number] = by_rank.get(number, 0.0) + float(share.mean())
+    if not shares:
+        return
+    (group, place), by_rank = max(shares.items(), key=lambda item: sum(item[1].values()))
+    number = max(by_rank, key=by_rank.__getitem__)
+    activities = [
+        (process.number, place)
+        for process in run.processes
+        if process.group == group and place in process.places
+    ]
+    finding = _finding(
+        record,
+        sum(by_rank.values()) * record.mean * len(record.usual),
+        cause="bottleneck",
+        worker=run.processes[number].name,
+        workers=sorted({run.processes[number].name for number, _ in activities}),
+        group=group,
+        scope=record.name(place, number),
+        facts=Facts(processes=len({run.processes[number].rank for number, _ in activities})),
+    )
+    yield Suspect(finding=finding, activities=activities)
+
+
 # Which activities: those of a server
 
 
@@ -1282,3 +1329,4 @@ CAUSES: Sequence[Cause] = (
     Cause(leaks, None, 0.0, "named", blind=True),
 )
 """The causes to look for, in this order: later ones skip what earlier ones have found."""
+_LAST = Cause(_bottlenecks, nothing, _BOTTLENECK, "hint")

@@ -220,6 +220,8 @@ class Explanation:
         never_ended: phases of samples that did not end: the sample's id, the phase, the worker.
         processes: what each process used of its machine, where that is known.
         paths: critical paths of chosen steps; empty if nothing was timed.
+        bottleneck: the place in which a group works for most of the run; ``None`` without one, or
+            if a finding saves much.
         extra: for each finding, the line of code that takes most of the extra time; ``None`` where
             samples do not tell.
         lines: the lines of code that take most of the time in the places that bound steps.
@@ -246,6 +248,7 @@ class Explanation:
     paths: list[Path]
     shares: list[Share]
     findings: list[Finding]
+    bottleneck: Finding | None
     extra: list[stacks.Line | None]
     lines: list[stacks.Line]
     confidence: Confidence
@@ -293,6 +296,7 @@ class Explainer:
         untimed_names = (run.processes[number].name for number in sorted(run.untimed))
         table = (*rollouts.FIRST, *causes.CAUSES, *rollouts.LAST)
         findings = causes.find(record, confidence.reason, table)
+        bottleneck = causes.bottleneck(record, confidence.reason, findings)
         extra, lines, unreadable = stacks.find(record, findings)
         return Explanation(
             run=run.name,
@@ -332,6 +336,7 @@ class Explainer:
             ],
             shares=self._shares(),
             findings=findings,
+            bottleneck=bottleneck,
             extra=extra,
             lines=lines,
             confidence=confidence,

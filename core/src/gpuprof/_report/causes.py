@@ -348,6 +348,15 @@ def _server(finding: Finding) -> Words:
     return Words(f"{_who(finding)} {bounds} the run: {why}", remedy)
 
 
+def _bottleneck(finding: Finding) -> Words:
+    bounds = "bounds" if finding.facts.processes == 1 else "bound"
+    return Words(
+        f"{_who(finding)} {bounds} the run in {finding.scope}: {duration(finding.seconds)} a step, "
+        f"{percentage(finding.share)} of the run. No rank stands out.",
+        f"Make {finding.scope} faster, let several ranks share it, or run it while others work.",
+    )
+
+
 def _between_steps(finding: Finding) -> Words:
     inside, whose = finding.facts.inside, finding.worker if finding.workers else "the ranks"
     where = f", most of it {finding.worker} in {inside}" if inside else ""
@@ -499,11 +508,14 @@ _IF: Mapping[Name, str] = {
     "uneven tokens": "if all workers of {group} had as many tokens",
     "stale samples": "if all samples were trained",
     "full buffer": "if {group} took half the time",
+    "bottleneck": "if {scope} of {server} took no time",
     "starved trainer": "if {group} never waited for samples",
 }
 """By cause, the condition under which the run would take less time. For other causes, the condition
 is that the scope takes no time."""
-_AT_MOST = ("tail", "sample wait", "uneven tokens", "stale samples", "starved trainer")
+_AT_MOST = (
+    "bottleneck", "tail", "sample wait", "uneven tokens", "stale samples", "starved trainer",
+)  # fmt: skip
 _LESS_OFTEN = "Do it less often, or while the next step runs; or let all ranks share it."
 _WORDS: Mapping[Name, Callable[[Finding], Words]] = {
     "rank": _rank,
@@ -524,6 +536,7 @@ _WORDS: Mapping[Name, Callable[[Finding], Words]] = {
     "processor": _processor,
     "interpreter": _interpreter,
     "leak": _leak,
+    "bottleneck": _bottleneck,
     "tail": _tail,
     "sample wait": _sample_wait,
     "uneven tokens": _uneven_tokens,

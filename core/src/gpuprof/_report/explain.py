@@ -86,6 +86,7 @@ _KINDS = {
 
 def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
     """The whole answer as text."""
+    of_bottleneck = _line_of_bottleneck(answer)
     parts = [
         _steps(answer),
         "\n".join(given(answer)),
@@ -98,7 +99,7 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
             for path in answer.paths
             if path.why != "slowest" or path.seconds >= _MUCH_SLOWER * answer.seconds["median"]
         ),
-        stacks.hottest(answer.lines),
+        stacks.hottest([line for line in answer.lines if line is not of_bottleneck]),
         _findings(answer),
         _confidence(answer),
     ]
@@ -108,11 +109,12 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
 def as_dict(answer: Explanation) -> dict[str, Any]:
     """The whole answer as a mapping for JSON; docs/explain.md describes its keys."""
     content = {"version": JSON_VERSION, **attrs.asdict(answer)}
-    for name in ("shares", "untimed", "launched", "started_groups", "extra", "quiet", "stall"):
+    causes = _causes(answer)
+    content["findings"] = [attrs.asdict(finding) for finding, _ in causes]
+    unprinted = ("bottleneck", "shares", "untimed", "launched", "started_groups", "extra", "quiet")
+    for name in (*unprinted, "stall"):
         del content[name]
-    for finding, line, entry in zip(
-        answer.findings, answer.extra, content["findings"], strict=True
-    ):
+    for (finding, line), entry in zip(causes, content["findings"], strict=True):
         del entry["facts"]
         entry["line"] = None if line is None else stacks.as_dict(line)
         if finding.ratio == math.inf:
@@ -577,14 +579,30 @@ def _lacked(answer: Explanation, path: CriticalPath) -> list[str]:
 
 
 def _findings(answer: Explanation) -> str:
-    if not answer.findings and not answer.paths:
+    causes = _causes(answer)
+    if not causes and not answer.paths:
         return ""
-    if not answer.findings:
+    if not causes:
         return f"Causes\n{_none(answer)}"
     return "Causes\n" + "\n".join(
-        _finding(answer, number, finding, line)
-        for number, (finding, line) in enumerate(zip(answer.findings, answer.extra, strict=True), 1)
+        _finding(answer, number, finding, line) for number, (finding, line) in enumerate(causes, 1)
     )
+
+
+def _causes(answer: Explanation) -> list[tuple[Finding, Line | None]]:
+    """The bottleneck, if any, and the findings, each with its line."""
+    causes = list(zip(answer.findings, answer.extra, strict=True))
+    if answer.bottleneck is None:
+        return causes
+    return [(answer.bottleneck, _line_of_bottleneck(answer)), *causes]
+
+
+def _line_of_bottleneck(answer: Explanation) -> Line | None:
+    bottleneck = answer.bottleneck
+    if bottleneck is None:
+        return None
+    where = bottleneck.worker, bottleneck.scope
+    return next((line for line in answer.lines if (line.worker, line.scope) == where), None)
 
 
 def _none(answer: Explanation) -> str:
