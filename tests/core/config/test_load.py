@@ -94,6 +94,12 @@ def test_values_are_looked_at_beside_wrong_types() -> None:
     assert ["backend: 3 is not valid; expected a string"] == problems({"backend": 3})
 
 
+def test_options_are_checked_before_a_group_is_selected() -> None:
+    """A misspelt one is refused without `worker_groups`, too."""
+    (problem,) = problems({"backend": "nsight", "nsight": {"executabel": "nsys"}})
+    assert problem.startswith("nsight.executabel: unknown key; did you mean 'executable'?")
+
+
 def test_the_backend_is_required() -> None:
     """A configuration without a backend is told the choice."""
     (problem,) = problems({"worker_groups": "all"})

@@ -346,6 +346,15 @@ def test_a_process_without_times_has_advice_and_no_table() -> None:
     assert "GPUPROF_TIMING" in said
 
 
+def test_a_process_without_times_beside_others_has_no_advice() -> None:
+    """It may only have started them."""
+    worked = Timing("work-0 profile")
+    with worked.add_time("load"):
+        pass
+    said = tree_tables([Tree(Timing("Worker-0 profile")), Tree(worked)])
+    assert said.startswith("Worker-0 profile\nNothing was timed.\n\nwork-0 profile\n")
+
+
 def test_trees_of_several_runs_are_not_merged(tmp_path: Path) -> None:
     """Trees of several runs stay apart; restarts and children count as processes."""
     for run, rank in (("r1", 0), ("r1", 1), ("r2", 0)):

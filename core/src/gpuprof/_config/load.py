@@ -228,7 +228,7 @@ def _parse(data: dict[str, Any], source: Source, earlier_problems: Sequence[str]
     }
     plugins = parts["own"].plugins if "own" in parts else Names()
     layers["sections"] = {name: data[name] for name in plugins if data.get(name)}
-    with_options = bool(data.get("enabled", True) and data.get("worker_groups"))
+    with_options = bool(data.get("enabled", True))
     if not shapes:
         problems += _problems_below(Config(str(backend), plugins=plugins, **layers), with_options)
     if problems:

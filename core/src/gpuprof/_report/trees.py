@@ -171,12 +171,13 @@ def merged(files: Iterable[Path]) -> tuple[list[Tree], list[str]]:
 def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "") -> str:
     """A table for each tree, and a legend of the signs in the tables."""
     signs: set[str] = set()
+    is_empty = not any(tree.timing for tree in trees)
 
     def render(timing: Timing, tree: Tree) -> str:
         name = introduce(timing.name) if tree.group == DRIVER else timing.name
         rows = timing.rows()
         if not rows:
-            return f"{name}\n{_NOTHING}"
+            return f"{name}\n{_NOTHING if is_empty else 'Nothing was timed.'}"
         if tree.processes == 1:  # a single process is always the slowest
             rows = [{key: row[key] for key in row if key != "slowest"} for row in rows]
         headers = list(rows[0])
