@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
+from gpuprof.backend import Tool, Window, Worker
 from gpuprof_py_spy import PySpyBackend
 from gpuprof_testing import BackendConformance
 
@@ -15,3 +17,27 @@ class TestPySpy(BackendConformance):
     backend = PySpyBackend
     options = {"rate": 200}
     project = Path(__file__).parents[1]
+
+
+SLOW_TO_LISTEN = f"""#!{sys.executable} -S
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+print("Sampling process", flush=True)
+time.sleep(0.5)
+interrupts = []
+signal.signal(signal.SIGINT, lambda *_: interrupts.append(1))
+while len(interrupts) < 2:
+    time.sleep(0.05)
+open(sys.argv[sys.argv.index("--output") + 1], "w").close()
+"""
+
+
+def test_a_lost_interrupt_is_sent_again(tmp_path: Path) -> None:
+    """As by a py-spy that says it samples before it handles SIGINT, and loses the first one."""
+    program = tmp_path / "stand-in"
+    program.write_text(SLOW_TO_LISTEN)
+    program.chmod(0o755)
+    here = Worker("run", "Group", 0, "", "1", str(tmp_path)), Window(1, 0, 1)
+    backend = PySpyBackend(PySpyBackend.Options())
+    backend.start_capture(*here, Tool(str(program)))
+    assert [f"{here[0].final_stem(here[1])}.speedscope.json"] == backend.stop_capture(*here)

@@ -106,7 +106,7 @@ class PySpyBackend(Backend[PySpyOptions]):
             with recorder.stdin:
                 _allow(recorder.pid)
             deadline = time.monotonic() + DEADLINE
-            while ATTACHED not in (printed := _from(log_file, begin)):
+            while ATTACHED not in (printed := _from(log_file, begin)) or not _catches(recorder.pid):
                 if recorder.poll() is not None:
                     raise ToolError(f"py-spy cannot attach: {_last_line(printed)}")
                 if time.monotonic() > deadline:
@@ -116,13 +116,15 @@ class PySpyBackend(Backend[PySpyOptions]):
     def _detach(self) -> None:
         recorder, self._recorder = self._recorder, None
         assert recorder is not None
-        recorder.send_signal(signal.SIGINT)
-        try:
-            recorder.wait(DEADLINE)
-        except subprocess.TimeoutExpired:
-            recorder.kill()
-            recorder.wait()
-            raise ToolError(f"py-spy has not written its report within {DEADLINE:g} s") from None
+        deadline = time.monotonic() + DEADLINE
+        while recorder.poll() is None:
+            if time.monotonic() > deadline:
+                recorder.kill()
+                recorder.wait()
+                raise ToolError(f"py-spy has not written its report within {DEADLINE:g} s")
+            recorder.send_signal(signal.SIGINT)  # py-spy can lose one that comes at its start
+            with suppress(subprocess.TimeoutExpired):
+                recorder.wait(1.0)
 
     @hookimpl
     def expected_files(self, worker: Worker, windows: tuple[Window, ...]) -> dict[int, str]:
@@ -199,6 +201,14 @@ def _remedy() -> str:
         if (scope := YAMA.read_text().strip()) in ("2", "3"):
             return f"{YAMA} is {scope}: sudo sysctl kernel.yama.ptrace_scope=1"
     return "in a container, add the capability SYS_PTRACE"
+
+
+def _catches(pid: int) -> bool:
+    """Whether SIGINT would no longer simply end py-spy, which prints its line a moment before."""
+    with suppress(OSError):
+        caught = Path(f"/proc/{pid}/status").read_text().partition("SigCgt:")[2].split()[0]
+        return bool(int(caught, 16) >> signal.SIGINT - 1 & 1)
+    return False
 
 
 def _from(path: str, begin: int) -> bytes:
