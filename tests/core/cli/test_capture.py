@@ -40,13 +40,15 @@ def test_the_command_leaves_an_order(orders_path: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_run_by_its_name_or_the_latest(
-    orders_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
     """As the commands that read a run."""
-    (tmp_path / "run.json").write_text(json.dumps(run_file(tmp_path.name)))
-    monkeypatch.setenv("GPUPROF_OUTPUT_DIR", str(tmp_path.parent))
-    orders = Orders(orders_path)
-    assert 0 == capture(*[tmp_path.name] * named, "--steps", "next:2")[0]
+    run = tmp_path / "only"
+    (run / ".orders").mkdir(parents=True, mode=0o700)
+    (run / "run.json").write_text(json.dumps(run_file(run.name)))
+    monkeypatch.setenv("GPUPROF_OUTPUT_DIR", str(tmp_path))
+    orders = Orders(str(run / ".orders"))
+    assert 0 == capture(*[run.name] * named, "--steps", "next:2")[0]
     assert [Order(2, (), ("all",), ALL)] == orders.poll()
 
 
