@@ -29,7 +29,7 @@ _WORTH_ALL_ALONG = 0.15
 _LASTING = 2e9
 """Nanoseconds for which a rank must have been slow: one that lacked a processor for a moment will
 be as fast as the others before a profiler looks."""
-_LATEST = (32, 16)
+_LATEST = (32, 24, 16)
 """How many of the last steps `gpuprof explain`'s test is about, or those of `_LASTING` if there are
 more. Few show sooner that a rank became slow, more that it is slow by less."""
 _BY_CHANCE = 1e-6
