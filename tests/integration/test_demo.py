@@ -112,7 +112,8 @@ def test_the_demo_learns_and_captures(profiled: tuple[Path, str]) -> None:
         "EnvGroup-1",
         "Runner (the driver)",
     ):
-        assert f"] {title} profile tree view:\n" in printed
+        # a busy machine may make one of them slow, and then its title says so
+        assert re.search(rf"\] {re.escape(title)}( \(slow\))? profile tree view:\n", printed)
     reports = sorted(directory.glob("gpuprof-output/*/*/*.nsys-rep"))
     assert 9 == len(reports)
     for report in reports:
