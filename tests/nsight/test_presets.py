@@ -11,7 +11,7 @@ from gpuprof._config.structure import structure
 from gpuprof.errors import ConfigError
 from gpuprof_nsight._command.options import PRESETS, NsightOptions
 
-PAGE = Path(__file__).parents[2] / "docs" / "nsight-presets.md"
+PAGE = Path(__file__).parents[2] / "docs" / "nsight.md"
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -54,7 +54,7 @@ def test_every_option_of_a_preset_is_explained() -> None:
     """The table has a row for each option, with the value in the column of each preset."""
     rows = [
         [cell.strip() for cell in line.strip("|\n").split("|")]
-        for line in PAGE.read_text().splitlines()
+        for line in PAGE.read_text().split("## Presets\n")[1].split("\n## ")[0].splitlines()
         if line.startswith("| ")
     ]
     names, table = rows[0][1:4], {row[0]: row[1:4] for row in rows[2:]}

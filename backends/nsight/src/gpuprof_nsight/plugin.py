@@ -75,7 +75,7 @@ class NsightBackend:
             self._gate = make.make(worker, self._options)
         self._gate.open(worker, window)
         # After opening the gate: reports lose more ranges if NVTX is initialised just before
-        # `nsys start`. See docs/explanation/nsight.md.
+        # `nsys start`. See docs/nsight.md.
         self._ranges = ranges.make(worker.group, window.start)
 
     @hookimpl

@@ -1,6 +1,6 @@
 """Reads ledgers, which record what each process of a run did when, and aligns their times.
 
-`gpuprof._session.ledger` writes the files; docs/explanation/ledger.md describes them. NumPy is
+`gpuprof._session.ledger` writes the files and describes their rows. NumPy is
 imported only when a ledger is read, because the workers do not need it.
 """
 

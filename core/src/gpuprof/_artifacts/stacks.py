@@ -1,6 +1,6 @@
 """Reads the sampled stacks of a process's threads.
 
-`gpuprof._session.stacks` writes the files; docs/explanation/ledger.md describes them.
+`gpuprof._session.stacks` writes the files and describes their rows.
 """
 
 from __future__ import annotations

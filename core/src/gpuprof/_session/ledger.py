@@ -1,7 +1,7 @@
 """The ledger: an append-only file of what a process did when.
 
-`gpuprof._artifacts.ledger` reads the file; docs/explanation/ledger.md describes its format. This
-module needs only the standard library, since it runs in every worker.
+`gpuprof._artifacts.ledger` reads the file; `gpuprof._session.blocks` has its layout. This module
+needs only the standard library, since it runs in every worker.
 """
 
 from __future__ import annotations

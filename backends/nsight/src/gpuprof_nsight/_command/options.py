@@ -1,6 +1,6 @@
 """The section `nsight` of a configuration, and its presets.
 
-The docs' page nsight-presets explains the presets.
+docs/nsight.md explains the presets.
 """
 
 from __future__ import annotations
