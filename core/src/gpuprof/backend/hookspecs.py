@@ -95,7 +95,8 @@ def open_range(
 ) -> AbstractContextManager[object] | None:
     """Return a context manager that marks a range.
 
-    With `crosses_tasks` the range may end in another task or thread than it began in.
+    With `crosses_tasks` the range may end in another task or thread than it began in. If the
+    backend wraps a worker for its whole life, the worker's child processes call only this hook.
     """
 
 
@@ -120,9 +121,9 @@ def diagnose(worker: Worker, tool: Tool, purpose: Purpose) -> list[Check] | None
     `purpose` says what to check:
 
     - ``plan``, for ``gpuprof plan``: have the tool read the options, and start no program.
-    - ``start``, before any worker starts: try the tool on an empty program. A failed check refuses
-      the run; its `key` names the option to blame, its `detail` quotes the tool. On Ray it has
-      60 s, together with `probe`.
+    - ``start``, before any worker starts: try the tool on an empty program, leave no files, read no
+      input. A failed check refuses the run; its `key` names the option to blame, its `detail`
+      quotes the tool. On Ray it has 60 s, together with `probe`; a slower node is not checked.
     - ``doctor``, for ``gpuprof doctor``, after ``start``: run further checks; a failed one has a
       remedy.
     """
@@ -178,8 +179,9 @@ def read_ranges(path: str) -> list[RangeTimes] | None:
     One `RangeTimes` for each name inside the same `parents`. Leave `parents` empty where the
     nesting is not known, as for ranges of asyncio tasks, which may overlap.
 
-    Several files are read at once, each in its own thread. The result is kept until the file, the
-    backend's release or its settings change.
+    Called for every file of a run that is not gpuprof's: look at the extension first. Several files
+    are read at once, each in its own thread. The result is kept until the file, the backend's
+    release or its settings change.
 
     Raise `ToolError` if the program that reads the file is missing. The backend has the settings of
     the file's run, except options that name programs: see `gpuprof.backend.option`.
@@ -190,7 +192,9 @@ def read_ranges(path: str) -> list[RangeTimes] | None:
 def read_spans(path: str) -> list[RecordedTrack] | None:
     """Return all that a finished file recorded; ``None`` if another backend wrote the file.
 
-    For `gpuprof timeline`. Several files are read at once, as by `read_ranges`.
+    For `gpuprof timeline` and, without `read_ranges`, for `gpuprof report --nvtx`. Several files
+    are read at once, as by `read_ranges`. To correct your clock, gpuprof compares the tracks of
+    kind ``ranges`` with the scopes.
 
     Raise `ToolError` if the program that reads the file is missing.
     """
