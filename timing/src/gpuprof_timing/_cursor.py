@@ -5,8 +5,10 @@ starts at the place of the code that made it.
 
 Setting a context variable makes a scope two thirds slower, so plain threads set it once and then
 move the cursor that it holds. Only code in a copy of the context can see it move; in another
-thread, such code makes a cursor of its own when it opens its first scope. Event loops copy contexts
-all the time, so there each scope sets a new cursor.
+thread, such code makes a cursor of its own when it opens its first scope, below the scope that the
+copying thread has open at that moment. Event loops copy contexts all the time, so there each scope
+sets a new cursor. Leaving a scope marks it and sets nothing, because a generator may be closed late
+or in another context.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
 """Samples the Python stacks of this process's threads, several times a second.
 
-`gpuprof._artifacts.stacks` reads the file; docs/explanation/ledger.md describes it. The file has
-names of functions, modules and files, and never values of the job's variables.
+`gpuprof._artifacts.stacks` reads the file. It has names of functions, modules and files, and never
+values of the job's variables. Samples keep their times, because only the reader knows which step
+was warm-up.
+
+Python 3.11 needs the compiled module: there, creating a frame object may run the garbage collector
+and crash the job, so C reads the interpreter's frames. Elsewhere C would gain little, because most
+of a sample's cost is cold caches and the GIL.
 """
 
 from __future__ import annotations
