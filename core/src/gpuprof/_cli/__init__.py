@@ -28,7 +28,7 @@ COMMANDS = {
     "timeline": "Write one timeline of all processes of a run, for Perfetto.",
     "html": "Write one page about a run, or about two, to look at in a browser.",
     "diff": "Compare two runs: what became slower, and where. Can fail a CI job.",
-    "baseline": "Keep what gpuprof diff needs of good runs in a small file.",
+    "baseline": "Write the figures of good runs to a small file, for gpuprof diff.",
     "export": "Copy a run with hashed names, to show it to others.",
     "plan": "Show what a configuration will do to each worker. Start nothing.",
     "collect": "Bring a run's files home from its nodes and list them.",

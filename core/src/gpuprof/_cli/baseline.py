@@ -13,11 +13,10 @@ from gpuprof._cli import settings
 @click.option("-o", "--output", required=True, metavar="FILE", help="File to write.")
 @settings.warm_up_option
 def command(names: tuple[str, ...], output_dir: str, output: str, warm_up: int | None) -> None:
-    """Write what gpuprof diff --baseline needs of one or more runs to a small file.
+    """Write the figures of good runs to a small file, for gpuprof diff --baseline.
 
-    Several runs should be equal but for chance. From three on, their spread is part of the
-    intervals of a comparison. A run is a name, as `gpuprof runs` lists it, `latest`, or a
-    directory.
+    Use runs of the same job with the same settings. From three runs on, comparisons take their
+    spread into account. A run is a name, as `gpuprof runs` lists it, `latest`, or a directory.
     """
     from gpuprof._analysis.summary import summary_of, write_baseline
     from gpuprof._report.diff import check_baseline

@@ -17,7 +17,7 @@ from gpuprof._cli import settings
 @click.argument("names", nargs=-1, metavar="[RUN]...")
 @settings.output_dir_option
 @click.option(
-    "--anonymous", is_flag=True, required=True, help="Hash all names; other copies are not made."
+    "--anonymous", is_flag=True, required=True, help="Hash all names. No other kind of copy exists."
 )
 @click.option(
     "-o",

@@ -38,8 +38,8 @@ _HINT = "--worker GROUP-RANK shows one worker in full, --all each of them"
     "--for",
     "launcher",
     type=click.Choice(["run", "ray"]),
-    help="How the job is started: by `gpuprof run`, which selects each process's own group if "
-    "CONFIG has no worker_groups; or on Ray, where no group is then selected. Default: ray.",
+    help="How the job is started. If CONFIG has no worker_groups, `gpuprof run` selects each "
+    "process's own group, and Ray none. Default: ray.",
 )
 @click.option("--worker", metavar="GROUP-RANK", help="Show only this worker, in full.")
 @click.option("--all", "every", is_flag=True, help="Show each worker in full.")
@@ -59,9 +59,10 @@ def command(
     as_json: bool,
     shell: str | None,
 ) -> None:
-    """Show which workers will be profiled, with command lines, windows and files. Start none.
+    """Show which workers will be profiled, with command lines, windows and files.
 
-    If the profiler is on this machine, it reads the options; what it refuses is an error.
+    Starts nothing. If the profiler is on this machine, it checks the options, and an option that it
+    refuses is an error.
 
     CONFIG is a YAML file; default: $GPUPROF_CONFIG. KEY=VALUE overrides a key of it, such as
     'steps=[3,10]'. Workers that differ only in their rank are shown as one.

@@ -27,8 +27,8 @@ from gpuprof.errors import ConfigError
 @click.option(
     "--stacks",
     type=click.Choice(["collapsed", "speedscope"]),
-    help="Write what all threads ran instead: collapsed for flame graph programs, speedscope as "
-    "JSON. Times are microseconds.",
+    help="Write the stack samples of all threads instead: collapsed for flame graph programs, "
+    "speedscope as JSON. Times are microseconds.",
 )
 @click.option(
     "--set",

@@ -61,7 +61,7 @@ class _Run(click.Command):
     "--integrate",
     "framework",
     metavar="NAME",
-    help="Framework that COMMAND runs: its own settings, worker groups, steps and timers are used. "
+    help="Framework that COMMAND runs, to use its own settings, worker groups, steps and timers: "
     "verl, rlinf, nemo-rl, sample-factory, or that of another plugin.",
 )
 @click.argument(
@@ -85,9 +85,9 @@ def command(
     torchrun, srun, mpirun or mpiexec. Without worker_groups in the configuration, this process's
     own group is selected.
 
-    With --integrate and a framework on Ray, COMMAND is the driver: its workers are profiled, as
-    the framework's own profiler settings say. With --integrate sample-factory, the default of
-    backend is none: timing trees and ledgers, no reports.
+    With --integrate and a framework on Ray, COMMAND is the driver, and the framework's own profiler
+    settings select the workers. With --integrate sample-factory, the default of backend is none:
+    timing trees and ledgers, no reports.
     """
     own_words = tuple(itertools.takewhile(settings.is_override, words))
     overrides += own_words

@@ -161,7 +161,7 @@ warm_up_option = click.option(
     "warm_up",
     type=click.IntRange(0),
     metavar="N",
-    help="Leave out the first N steps. Default: those that take longer.",
+    help="Leave out the first N steps. Default: the first steps that take longer.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 wide_option = click.option(

@@ -21,7 +21,7 @@ from gpuprof.errors import ConfigError
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="Look again after so many seconds, to tell what moves. 0: look once.",
+    help="Seconds until the second look, which shows what moves. 0: look once.",
 )
 @click.option("--full", is_flag=True, help="Show whole stacks, of all threads.")
 @click.option("--unless-within", type=float, default=0.0, hidden=True)

@@ -27,15 +27,15 @@ _SHARE = 0.1
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Look again after so many seconds; less often where a look takes long.",
+    help="Seconds between refreshes; more if a refresh takes long.",
 )
-@click.option("--once", is_flag=True, help="Look once, and end.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
 @settings.json_option
 def command(name: str, output_dir: str, every: float, once: bool, as_json: bool) -> None:
     """Show a running job's steps, what bounds them, and who waits for whom, until it ends.
 
     Reads what the job's processes write into the run's directory, so it costs the job nothing.
-    Answers are about the last 30 steps. With --json, each look is a line.
+    Answers cover the last 30 steps. With --json, each refresh is a line.
 
     Without arguments, shows the last run in the output directory. RUN is a run's name, as
     `gpuprof runs` lists it, or `latest`. PATH is a run's directory.

@@ -206,8 +206,8 @@ class Config:
         default=None,
     )
     watchdog: float | None = option(
-        "Seconds in which no scope or step ends in any process before what all do is written to "
-        "stall-1.txt, at least 60. null: 30 times the longest so far. 0: never.",
+        "Seconds without the end of any scope or step after which the stacks of all processes are "
+        "written to stall-1.txt, at least 60. null: 30 times the longest so far. 0: never.",
         default=None,
     )
     capture_slow: int = option(
@@ -222,8 +222,8 @@ class Config:
     )
     plugins: Names = option("Plugins to load besides the backend.", default=Names())
     print_trees: PrintTrees = option(
-        "Timing trees to print at the end. ends: of each group the "
-        "first rank, and one that is slow, or else the last.",
+        "Timing trees to print at the end. ends: those of each group's first rank, and of a slow "
+        "rank or else the last.",
         default="ends",
     )
     groups: dict[str, Any] = option(

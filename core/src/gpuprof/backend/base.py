@@ -19,8 +19,8 @@ Options = TypeVar("Options")
 class Backend(Generic[Options]):
     """A typed base class for backends. Deriving from it is optional.
 
-    It says what each hook returns, and implements none: a backend has the hooks that it marks. It
-    checks no arguments, as a hook takes only those that it needs.
+    It types the result of each hook and implements none: a backend has the hooks that it marks.
+    Arguments have no types here, because a hook takes only those that it needs.
 
     >>> import attrs
     >>> from gpuprof.backend import hookimpl

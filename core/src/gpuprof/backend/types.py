@@ -308,12 +308,12 @@ class RecordedTrack:
     """A profiler's record of one thread or one GPU stream.
 
     Args:
-        kind: ``ranges`` for gpuprof's ranges; else what people call it, such as ``kernels``.
+        kind: ``ranges`` for gpuprof's ranges; else its usual name, such as ``kernels``.
         spans: the name, start and end of each. Times are nanoseconds since the epoch, by the wall
             clock of the node.
-        process: the system's number of the process; 0 if unknown.
-        thread: the system's number of the thread; 0 if there is none.
-        name: of the thread, if known; else of what it is, such as ``GPU 0, stream 7``.
+        process: the process id; 0 if unknown.
+        thread: the system's thread id; 0 if there is none.
+        name: the thread's name, if known; for a GPU, such as ``GPU 0, stream 7``.
     """
 
     kind: str = attrs.field(validator=_is_text)

@@ -1,8 +1,8 @@
-"""What a framework's support imports: a plugin that fits gpuprof into the framework at run time.
+"""The names that framework plugins import, to integrate gpuprof into a framework at run time.
 
 Imports nothing heavy, as each worker of a job imports it. What only the driver needs is in
 `gpuprof.ray.driver` and `gpuprof.settings`. "Support a framework" in the documentation is the
-contract; it is provisional until somebody has used it from outside.
+contract; it is provisional until plugins from outside have used it.
 """
 
 from __future__ import annotations

@@ -160,9 +160,9 @@ def raise_errors(raised: bool) -> None:
 def guarded(what: str, call: Callable[[], Any]) -> Any:
     """Call `call`; on a fault of ours, log it once and return ``None``.
 
-    Settings that are not valid, or name a backend that cannot be used, end the job with a message:
-    a traceback through the framework would hide it. In a worker of Ray they are raised, as only
-    that reaches the driver.
+    Settings that are not valid, or name a backend that cannot be used, end the job with a message,
+    because a traceback through the framework would hide it. In a Ray worker they raise, because
+    only an exception reaches the driver.
 
     Raises:
         GpuprofError: with ``on_error: raise``.

@@ -32,7 +32,7 @@ class Framework(Protocol):
         ...
 
     def install(self) -> None:
-        """Fit gpuprof into the framework in this process, before the framework is imported."""
+        """Integrate gpuprof into the framework in this process, before its import."""
         ...
 
     def install_in_worker(self) -> None:

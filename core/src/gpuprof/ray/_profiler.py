@@ -480,7 +480,7 @@ class Profiler:
     def step(self, number: int, /, **attributes: float) -> AbstractContextManager[None]:
         """One global step: opens the windows that begin with it and closes those that end with it.
 
-        No remote call otherwise.
+        Makes no remote call for other steps.
 
         Args:
             number: of the step.

@@ -1,4 +1,4 @@
-"""What a reader of a framework's profiling settings imports, such as of verl's or RLinf's.
+"""The names that readers of a framework's profiling settings import, such as verl's or RLinf's.
 
 A reader is a module that the entry point ``gpuprof.systems`` names: a pure function from the
 framework's settings to gpuprof's, which ``--from NAME`` and `system` choose.
