@@ -387,15 +387,18 @@ def _hidden_stages(world: World, mechanism: str) -> None:
 
 
 def _pipeline(world: World, _: str) -> None:
-    """Ranks are stages: sender and receiver of an activation wait for each other, without a key."""
+    """Ranks are stages: sender and receiver of an activation wait for each other."""
     group, batches = "Rank", 4
-    stages = world.size(group)
+    stages, messages = world.size(group), 0
     now = [20.0] * stages
 
-    def hand_over(sender: int, receiver: int, direction: str) -> None:
+    def hand_over(sender: int, receiver: int) -> None:
+        nonlocal messages
         both = max(now[sender], now[receiver]) + 0.1
-        world.span(group, (f"send_{direction}",), now[sender], both, sender)
-        world.span(group, (f"recv_{direction}",), now[receiver], both, receiver)
+        messages += 1
+        key = [f"message:{messages}"]
+        for name, rank in (("torch.send", sender), ("torch.recv", receiver)):
+            world.span(group, (name,), now[rank], both, rank, "barrier", meets=lambda _: key)
         now[sender] = now[receiver] = both
 
     def work(stage: int, scope: str, usual: float, step: int, batch: int) -> None:
@@ -409,12 +412,12 @@ def _pipeline(world: World, _: str) -> None:
         for batch in range(batches):
             for stage in range(stages):
                 if stage:
-                    hand_over(stage - 1, stage, "forward")
+                    hand_over(stage - 1, stage)
                 work(stage, "forward", 4, step, batch)
         for batch in range(batches):
             for stage in reversed(range(stages)):
                 if stage < stages - 1:
-                    hand_over(stage + 1, stage, "backward")
+                    hand_over(stage + 1, stage)
                 work(stage, "backward", 6, step, batch)
         saved = world.run(group, (CHECKPOINT,), 0, step, np.array(now), works=False)
         now = saved.tolist()
@@ -741,7 +744,7 @@ TOPOLOGIES = {
     "pipeline of ranks": Topology(
         _pipeline, lambda ranks: {"Rank": max(2, min(ranks, 8))}, 60,
         {"Rank": ("forward", "backward")}, ("slow rank", "pauses", "drift", "checkpoint"),
-        lacks="blocking sends", most=64,
+        most=64,
     ),
     "chain by references": Topology(
         _references, lambda ranks: {DRIVER: 1, "Stage": max(3, min(ranks, 12))}, 50,

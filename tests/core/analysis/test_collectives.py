@@ -39,6 +39,7 @@ def ddp(
     group: bool = False,
     around: str = "",
     children: bool = False,
+    seed: int = 1,
 ) -> Path:
     """Ranks that mark their own steps, and meet at the end of `backward` if `meets`.
 
@@ -50,7 +51,7 @@ def ddp(
         around: a scope around `backward` alone.
         children: whether they are all processes that rank 0 has started.
     """
-    random = np.random.default_rng(1)
+    random = np.random.default_rng(seed)
     name, role = ("Worker-0.child-", "child") if children else ("Worker-", "worker")
     ledgers = [SimulatedLedger(f"{name}{rank}", role) for rank in range(ranks)]
     for rank, ledger in enumerate(ledgers if group else []):

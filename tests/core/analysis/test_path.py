@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from gpuprof._analysis import reading
 from gpuprof._analysis.causes import Record
-from gpuprof._analysis.path import OUTSIDE, Graph, Stretch, _Spans
-from gpuprof._analysis.run import Run
+from gpuprof._analysis.path import Graph, Stretch, _Spans
+from gpuprof._analysis.run import OUTSIDE, Run
 from gpuprof._artifacts import ledger as ledgers
 from hypothesis import given, settings
 from hypothesis import strategies as st

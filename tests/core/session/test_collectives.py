@@ -124,7 +124,67 @@ elif number == 1:
 dist.all_reduce(tensor)
 """,
     )
-    assert found[0] == found[1] == found[2] != []
+    assert found[0][-1] == found[1][-1] == found[2][-1]
+
+
+def test_sender_and_receiver_of_a_message_have_its_key(run_ranks: RunRanks) -> None:
+    """The n-th message from one rank to another is the same in both, whatever else they send."""
+    first, second, third = run_ranks(
+        3,
+        """
+if number == 0:
+    for rank in (1, 2, 1):
+        dist.send(tensor, rank)
+else:
+    for _ in range(3 - number):
+        dist.recv(tensor, 0)
+""",
+    )
+    (name, role, one), (_, _, other), (_, _, two) = first
+    assert ("torch.send", "meets") == (name, role)
+    assert [["torch.recv", "meets", one], ["torch.recv", "meets", two]] == second
+    assert [["torch.recv", "meets", other]] == third
+    assert len({one, other, two}) == 3
+
+
+def test_a_message_that_is_received_asynchronously_has_the_same_key(run_ranks: RunRanks) -> None:
+    """Its receiver waits where it waits for the result."""
+    first, second = run_ranks(
+        2,
+        """
+if number == 0:
+    dist.send(tensor, 1)
+    dist.batch_isend_irecv([dist.P2POp(dist.isend, tensor, 1)])[0].wait()
+else:
+    dist.irecv(tensor, 0).wait()
+    dist.irecv(tensor, 0).wait()
+""",
+    )
+    (_, _, one), (posted, releases, two), (wait, waits, same) = first
+    assert ("torch.isend", "releases", "torch.wait", "waits") == (posted, releases, wait, waits)
+    assert two == same != one
+    assert second == [
+        [name, role, key]
+        for key in (one, two)
+        for name, role in (("torch.irecv", "releases"), ("torch.wait", "waits"))
+    ]
+
+
+def test_who_receives_from_any_rank_has_no_keys_from_then_on(run_ranks: RunRanks) -> None:
+    """Nobody knows which messages of which ranks those were."""
+    first, second = run_ranks(
+        2,
+        """
+if number == 0:
+    dist.send(tensor, 1)
+    dist.send(tensor, 1)
+else:
+    dist.recv(tensor)
+    dist.recv(tensor, 0)
+""",
+    )
+    assert 2 == len(first)
+    assert [] == second
 
 
 def test_an_asynchronous_collective_is_waited_for_where_the_job_waits(run_ranks: RunRanks) -> None:

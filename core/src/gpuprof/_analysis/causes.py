@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, Literal
@@ -22,8 +23,8 @@ from numpy.typing import NDArray
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.loop import BETWEEN_STEPS, EXPLAINED, NAMES, Loop
 from gpuprof._analysis.occasions import Occasion, Occasions
-from gpuprof._analysis.path import CALLS, OUTSIDE, Call, Clocks, Factors, Kind
-from gpuprof._analysis.run import Process, Run, waited
+from gpuprof._analysis.path import CALLS, Call, Clocks, Factors, Kind
+from gpuprof._analysis.run import OUTSIDE, Process, Run, waited
 from gpuprof._analysis.samples import TRAINED
 from gpuprof._analysis.scopes import sizes
 from gpuprof._analysis.stays import OfSamples, Stays
@@ -32,6 +33,7 @@ from gpuprof._analysis.usage import (
     FAULT,
     StepUsage,
     Usage,
+    busy,
     by_step,
     faulted_more,
     usage_of,
@@ -137,6 +139,15 @@ class Record(Loop):
         """What each process used, by its position in `Run.processes`, where that is known."""
         usages = {process.number: usage_of(self.run, process) for process in self.run.processes}
         return {number: usage for number, usage in usages.items() if usage is not None}
+
+    @functools.cached_property
+    def lack(self) -> float:
+        """Share of the processor time that they need which processes do not get, in the median.
+
+        0 if the machine is not busy.
+        """
+        usages = self.usage.values()
+        return statistics.median(usage.lacks for usage in usages) if busy(usages) else 0.0
 
     @functools.cached_property
     def usage_by_step(self) -> dict[int, StepUsage]:
@@ -439,6 +450,16 @@ def nothing(record: Record, suspect: Suspect) -> Factors:
     return lambda _: factors
 
 
+def but_for_a_processor(record: Record, suspect: Suspect) -> Factors:
+    """No time, but for the share in which a busy machine had no processor for it.
+
+    What others do meanwhile, such as processes that load data, lacks as much of what it needs as
+    the processes of the run do.
+    """
+    factors = dict.fromkeys(suspect.activities, record.lack)
+    return lambda _: factors
+
+
 def half(record: Record, suspect: Suspect) -> Factors:
     """Half their time."""
     factors = dict.fromkeys(suspect.activities, 0.5)
@@ -520,8 +541,6 @@ def usual(record: Record, suspect: Suspect) -> Factors:
     factors: dict[Activity, Floats] = {}
     for number, place in suspect.activities:
         own = record.run.matrix("own", place, [record.run.processes[number]])[:, 0]
-        if place == OUTSIDE:
-            own = (record.run.lengths - record.run.tracked)[:, number]
         factors[number, place] = (1 - suspect.excess[number, place] / own.clip(1)).clip(0)
     return _by_step(factors)
 
@@ -601,7 +620,10 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     activities = [
         (number, place)
         for number in numbers
-        for place in dict.fromkeys(run.processes[number].places[1:].tolist())
+        for place in (
+            *dict.fromkeys(run.processes[number].places[1:].tolist()),
+            *stragglers.outside(run, run.processes[number].group),
+        )
     ]
     excess: dict[Activity, Floats] = {}
     if straggler.place == BEFORE:
@@ -645,9 +667,13 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         activities=activities,
         excess=excess,
         parts=[functools.partial(_is_at, straggler.place)]
-        if cause in _SLOW and straggler.place >= 0
+        if cause in _SLOW and straggler.place >= OUTSIDE
         else (),
-        doubtful=is_profiled or straggler.alone or is_half or starvation >= STARVED,
+        doubtful=is_profiled
+        or straggler.alone
+        or is_half
+        or starvation >= STARVED
+        or (straggler.place == OUTSIDE and not stragglers.works_outside(run, numbers)),
     )
 
 
@@ -891,9 +917,9 @@ def _stopped(record: Record, cause: Name, number: int, share: float, facts: Fact
         for place in dict.fromkeys(process.places[1:].tolist())
         if place >= 0 and not run.waiting_places[place]
     ]
-    own = {place: run.matrix("own", place, [process])[:, 0] for place in places}
     if number in run.edges:  # else it may wait for a call there
-        own[OUTSIDE] = (run.lengths - run.tracked)[:, number]
+        places.append(OUTSIDE)
+    own = {place: run.matrix("own", place, [process])[:, 0] for place in places}
     works = sum(times[record.usual].sum() for times in own.values())
     lost = share * record.loop
     part = min(1.0, lost / max(1.0, works))
@@ -993,6 +1019,7 @@ def on_path(
                 functools.partial(_is_of, number),
                 functools.partial(_is_at, place),
             ],
+            doubtful=record.lack > 0,
         )
 
     return select
@@ -1316,8 +1343,8 @@ CAUSES: Sequence[Cause] = (
     Cause(slow("drift"), peers_median, 0.02, "large", blind=True),
     Cause(another_part, groups_mean, 0.02, "hint", blind=True),
     Cause(on_path("driver", _is_driver), between_steps_only, 0.1, "lasting"),
-    Cause(on_path("data", _is_data), nothing, 0.05, "lasting"),
-    Cause(on_path("synchronisation", _is_synchronisation), nothing, 0.1, "lasting"),
+    Cause(on_path("data", _is_data), but_for_a_processor, 0.05, "lasting"),
+    Cause(on_path("synchronisation", _is_synchronisation), but_for_a_processor, 0.1, "lasting"),
     Cause(queued_for, half, _LEAST_SHARE, "lasting"),
     Cause(by_turns, groups_mean, _LEAST_SHARE, "hint"),
     Cause(between_steps, in_steps, 0.05, "named", blind=True),

@@ -8,6 +8,7 @@ end together, those of a process group may, or those of any set that ends togeth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
@@ -41,8 +42,11 @@ _TELLING = 0.05
 anything."""
 _EXACT = 0.05
 """Share of the difference of the beginnings. Ends that differ by less are not equal by chance."""
-_ONE_GROUP_SLOPE = 0.5
-"""`_SLOPE` for the ranks of one process group, which are known to communicate."""
+_ONE_GROUP_SLOPE = 0.25
+"""`_SLOPE` for the ranks of one process group, which are known to communicate, less two standard
+errors. On a busy machine, when a rank wakes up after a collective is mostly chance."""
+_NEARER = 0.8
+"""The most by which these ranks may be apart at the calls' ends, relative to the beginnings."""
 _AFTER = 0.95
 """Share of the calls of one process group in which all ranks must end after the last one begins."""
 _FOLLOWS = 0.5
@@ -174,8 +178,15 @@ class _Calls:
         little = max(2 * end_spread, _TELLING * start_spread)
         if one_group and (ends.min(axis=1) >= starts.max(axis=1)).mean() >= _AFTER:
             # a busy machine may let these ranks end far apart, so do not look at end_spread
-            return _slope(-_centred(began, 1), _centred(took, 1)) >= _ONE_GROUP_SLOPE and (
-                of_steps[0].std() <= little or _slope(*of_steps[:2]) >= _FOLLOWS
+            before, waited = -_centred(began, 1), _centred(took, 1)
+            slope = _slope(before, waited)
+            rest = waited - slope * before
+            error = math.sqrt(float((rest**2).sum()) / len(rest) / float((before**2).sum()))
+            nearer = float(np.std(waited - before)) <= _NEARER * float(np.std(before))
+            return (
+                nearer
+                and slope - 2 * error >= _ONE_GROUP_SLOPE
+                and (of_steps[0].std() <= little or _slope(*of_steps[:2]) >= _FOLLOWS)
             )
         if end_spread > _TOGETHER * start_spread:
             return False

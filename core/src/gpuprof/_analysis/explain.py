@@ -15,8 +15,8 @@ import numpy as np
 from gpuprof._analysis import causes, rollouts, stacks, stragglers
 from gpuprof._analysis.causes import Finding, Record, Unknown
 from gpuprof._analysis.loop import EXPLAINED
-from gpuprof._analysis.path import CALLS, OUTSIDE, Kind
-from gpuprof._analysis.run import Collective, Process, Run, by_name, imbalance, of_ranks
+from gpuprof._analysis.path import CALLS, Kind
+from gpuprof._analysis.run import OUTSIDE, Collective, Process, Run, by_name, imbalance, of_ranks
 from gpuprof._analysis.samples import Attribute, summarized
 from gpuprof._analysis.scopes import spreads
 from gpuprof._analysis.usage import Usage

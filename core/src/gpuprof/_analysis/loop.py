@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuprof._analysis.path import OUTSIDE, Clocks, Factors, Graph, Kind, Stretch, Window
-from gpuprof._analysis.run import Run
+from gpuprof._analysis.path import Clocks, Factors, Graph, Kind, Stretch, Window
+from gpuprof._analysis.run import OUTSIDE, Run
 from gpuprof._analysis.stragglers import ALL, BEFORE
 
 Floats = NDArray[np.float64]
@@ -118,7 +118,6 @@ class Loop:
         within = run.matrix("own", place, [process])[:, 0]
         if place == OUTSIDE:
             between = ends - starts - between
-            within = (run.lengths - run.tracked)[:, number]
         before = np.zeros(len(run.steps))
         before[np.searchsorted([step.start for step in run.steps], ends)] = between
         shares: Floats = before / (before + within).clip(1)

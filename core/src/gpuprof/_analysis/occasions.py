@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.loop import Loop
-from gpuprof._analysis.path import OUTSIDE
-from gpuprof._analysis.run import Run
+from gpuprof._analysis.run import OUTSIDE, Run
 from gpuprof._analysis.waits import DATA
 
 Integers = NDArray[np.int64]

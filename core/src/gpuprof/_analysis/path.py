@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuprof._analysis.run import MAIN_TRACK, Run, rows_of
+from gpuprof._analysis.run import MAIN_TRACK, OUTSIDE, Run, rows_of
 from gpuprof._analysis.samples import working
 from gpuprof._analysis.waits import BARRIER, DATA
 from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS
@@ -38,6 +38,8 @@ Moment = tuple[int, int, int]
 """A time in a process and on a track of it: both numbers, and nanoseconds of the run."""
 _Link = tuple[int, int, int, int, int]
 """A span with a key: process, track, start, end and place."""
+_Release = tuple[int, int, int, int]
+"""What releases a key: process, track, and when it began and ended."""
 _Turn = tuple[int, int, int]
 """When a task of an event loop ran: end, start and track."""
 Window = tuple[int, int]
@@ -54,8 +56,6 @@ _IN_ORDER = 0.95
 _MEETING = -1
 """The process of a moment at which all have entered a meeting. Its track is the meeting's number.
 """
-OUTSIDE = -1
-"""The place of what is in no scope."""
 _POLLED = 20_000_000
 """Nanoseconds between two questions of a process that polls: it waits meanwhile."""
 CALLS = ("ray.get", "ray.wait", "Thread.join", "Future.result", AWAIT)
@@ -188,7 +188,7 @@ class Graph:
         self._of_step: dict[object, dict[int, NDArray[np.void]]] = {}
         self._plans: dict[Window, Plan] = {}
         self._edges: dict[int, tuple[Integers, Integers]] = {}
-        self._released: dict[int, _Link | None] = {}
+        self._released: dict[int, _Release | None] = {}
         self._called: dict[int, _Link | None] = {}
         self._polling: dict[int, bool] = {}
         self._waiting_at_ends: dict[int, NDArray[np.float64]] = {}
@@ -229,12 +229,22 @@ class Graph:
         low, high = keys.searchsorted(scalar), keys.searchsorted(scalar, "right")
         return rows[low:high]
 
-    def _last_release(self, key: int) -> _Link | None:
-        """The span that releases a key last."""
+    def _last_release(self, key: int) -> _Release | None:
+        """The last release of a key."""
         if key not in self._released:
-            rows = self._linked(key, RELEASES)
-            self._released[key] = max(rows, key=lambda row: row[3], default=None)
+            self._released[key] = max(self._releases_of(key), key=lambda row: row[3], default=None)
         return self._released[key]
+
+    def _releases_of(self, key: int) -> list[_Release]:
+        """Who releases a key: at a span's end, or as soon as it enters a meeting."""
+        return [
+            *((*row[:3], row[2]) for row in self._linked(key, MEETS)),
+            *(row[:4] for row in self._linked(key, RELEASES)),
+        ]
+
+    def _arrivals(self, key: int) -> list[Moment]:
+        """Where and when each process was at a meeting."""
+        return [(process, track, end) for process, track, _, end in self._releases_of(key)]
 
     def _first_call(self, key: int) -> _Link | None:
         """The first call that waits for a key."""
@@ -401,9 +411,7 @@ class Graph:
             return Stretch(process, place, begin, time, "handover", tuple(sources), after=held)
         meeting = [key for role, key in about if role == MEETS]
         if meeting:
-            number = self._meeting_of(
-                meeting[0], lambda: [link[:3] for link in self._linked(meeting[0], MEETS)]
-            )
+            number = self._meeting_of(meeting[0], lambda: self._arrivals(meeting[0]))
             return self._meeting(moment, place, own, number) or unexplained
         whom = self._waits_for[place]
         if whom == DATA:
@@ -549,7 +557,7 @@ class Graph:
             last = self._last_release(key)
             if last is None:
                 return None
-            releaser, track, start, end, _ = last
+            releaser, track, start, end = last
             slack = self.run.apart(waiter, self.run.processes[releaser])
             if (slack is not None and end > time + slack) or start >= time:
                 return None
@@ -584,6 +592,9 @@ class Graph:
         if last[0] == process:
             return Stretch(process, place, own[2], time, "handover", (own,))
         slack = self.run.apart(self.run.processes[process], self.run.processes[last[0]])
+        if slack is not None and last[2] > time + slack and len(self._meetings[number]) == 2:
+            # it sent, and went on before the other one was there
+            return Stretch(process, place, own[2], time, "handover", (own,))
         if slack is None or last[2] > time + slack:
             return None
         begin = max(own[2], min(last[2], time))

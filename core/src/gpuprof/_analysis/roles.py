@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gpuprof._analysis.run import Process, Run, of_ranks
 from gpuprof._artifacts.ledger import MEETS
+from gpuprof._session.instruments.collectives import MESSAGES
 from gpuprof._session.ledger import PROCESS_GROUP
 
 _MOST_RANKS = 1 << 20
@@ -80,6 +81,22 @@ def parts(run: Run, members: Sequence[Process]) -> list[frozenset[int]]:
     return [part for part in sets if 1 < len(part) < len(members)]
 
 
+def by_places(run: Run, members: Sequence[Process]) -> list[frozenset[int]]:
+    """Sets of processes that have different parts, since each has scopes that no other set has.
+
+    Empty if they are alike, or if one set only does more than the others, such as logging.
+    """
+    usual = np.isin(run.sums["step"], run.usual)
+    sets: dict[frozenset[int], set[int]] = {}
+    for process in members:
+        rows = run.sums["place"][usual & (run.sums["process"] == process.number)]
+        counts = np.bincount(rows, minlength=1)
+        places = frozenset(np.flatnonzero(2 * counts > len(run.usual)).tolist())
+        sets.setdefault(places, set()).add(process.number)
+    own = [places - frozenset().union(*(sets.keys() - {places})) for places in sets]
+    return list(map(frozenset, sets.values())) if len(sets) > 1 and all(own) else []
+
+
 def by_calls(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> list[frozenset[int]]:
     """Sets of processes whose ranks make the same number of calls at a place.
 
@@ -100,9 +117,16 @@ def by_calls(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> list[f
 
 
 def _meeting(members: Sequence[Process]) -> list[frozenset[int]]:
-    """The processes that meet each other, directly or by others, set by set."""
-    links = [process.ledger.links for process in members]
-    keys = [np.unique(rows["key"][rows["role"] == MEETS]) for rows in links]
+    """The processes that meet each other, directly or by others, set by set.
+
+    Messages between two do not count: they connect all stages of a pipeline.
+    """
+    keys = []
+    for process in members:
+        links, places = process.ledger.links, process.ledger.places
+        messages = np.array([place.key in MESSAGES for place in places], bool)
+        meets = (links["role"] == MEETS) & ~messages[links["place"]]
+        keys.append(np.unique(links["key"][meets]))
     if not any(map(len, keys)):
         return []
     column = np.repeat(np.arange(len(members)), [len(row) for row in keys])

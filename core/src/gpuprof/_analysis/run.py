@@ -42,6 +42,8 @@ time in it but in no scope inside it. Of ``own``, the process waited for ``waiti
 garbage collector stopped it for ``collecting``. ``calls`` ended or went on in the step; a fold that
 crosses an edge of the step counts with its share."""
 
+OUTSIDE = -1
+"""The place of what is in no scope."""
 MAIN_TRACK = "MainThread"
 _RUNS = 0.8
 """Share of its time outside waiting scopes that a thread must run, or be ready to, to be working.
@@ -429,7 +431,16 @@ class Run:
         )
 
     def matrix(self, column: str, place: int, processes: Sequence[Process]) -> Floats:
-        """A column of `sums` at one place, by step (rows) and the given processes (columns)."""
+        """A column of `sums` at one place, by step (rows) and the given processes (columns).
+
+        `OUTSIDE` has ``own`` nanoseconds, and a call in each step.
+        """
+        if place == OUTSIDE:
+            numbers = [process.number for process in processes]
+            own = (self.lengths - self.tracked)[:, numbers].clip(0)
+            return {"own": own, "calls": (self.lengths[:, numbers] > 0).astype(float)}.get(
+                column, np.zeros(own.shape)
+            )
         rows = self._of_place.get(place)
         values = np.zeros((len(self.steps), len(processes)))
         if rows is None:

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.causes import Finding
 from gpuprof._analysis.loop import BETWEEN_CALLS, BETWEEN_STEPS, NAMES, Loop
-from gpuprof._analysis.path import OUTSIDE
-from gpuprof._analysis.run import MAIN_TRACK, Process, Run, rows_of
+from gpuprof._analysis.run import MAIN_TRACK, OUTSIDE, Process, Run, rows_of
 from gpuprof._analysis.stragglers import ALL
 from gpuprof._artifacts import stacks as artifacts
 from gpuprof._artifacts.stacks import Function

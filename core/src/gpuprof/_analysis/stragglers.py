@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from gpuprof._analysis import odds, roles
 from gpuprof._analysis.path import CALLS
-from gpuprof._analysis.run import Process, Run, by_name, of_others, of_ranks, rows_of
+from gpuprof._analysis.run import OUTSIDE, Process, Run, by_name, of_others, of_ranks, rows_of
 from gpuprof._analysis.waits import DATA
 from gpuprof._artifacts.ledger import RELEASES, WAITS
 
@@ -216,10 +216,12 @@ def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats
 
     Time in a place that may wait for others is 0: a rank that takes longer there may be waiting.
     """
-    if run.may_wait[place]:
-        return np.zeros((len(run.steps), len(ranks)))
     processes = list(chain.from_iterable(ranks))
     times = run.matrix("own", place, processes)
+    if place == OUTSIDE:
+        return of_ranks(times, ranks)
+    if run.may_wait[place]:
+        return np.zeros((len(run.steps), len(ranks)))
     if run.places[place].waits_for != DATA:
         times = times - run.matrix("waiting", place, processes)
     return of_ranks(times, ranks)
@@ -362,7 +364,9 @@ def _of_group(
     if not by_turns and not _only_calls_more(run, in_all, ranks, common_places(run, group)):
         suspicions.append(in_all)
     delays = _delays(run, ranks, call_times)[usual]
-    suspicions.append(_tested(delays, "late start", group, names, numbers, BEFORE, least))
+    late = _tested(delays, "late start", group, names, numbers, BEFORE, least)
+    suspicions = [each for each in suspicions if not _may_wait_outside(run, each, late)]
+    suspicions.append(late)
     nodes = sorted({rank[0].node for rank in ranks})
     if len(nodes) > 1 and len(nodes) < len(ranks):
         by_node = [
@@ -379,6 +383,21 @@ def _of_group(
             of_nodes.kind, of_nodes.names = "imbalance", tuple(slow)
         suspicions.append(of_nodes)
     return [straggler for straggler in suspicions if straggler is not None]
+
+
+def _may_wait_outside(run: Run, suspicion: Straggler | None, late: Straggler | None) -> bool:
+    """Whether ranks may wait where no scope is, and it is no rank's own, or only its late start."""
+    if suspicion is None or suspicion.place != OUTSIDE or works_outside(run, suspicion.processes):
+        return False
+    is_late = late is not None and set(suspicion.names) <= set(late.names)
+    return suspicion.kind == "imbalance" or (
+        is_late and late is not None and late.excess >= _NEARLY_ALL * suspicion.excess
+    )
+
+
+def works_outside(run: Run, processes: Iterable[int]) -> bool:
+    """Whether all of some processes are known to work where they are in no scope."""
+    return run.running.issuperset(processes)
 
 
 def _only_calls_more(
@@ -415,6 +434,8 @@ def shared_work(run: Run, group: str) -> Floats:
     ranks = list(members(run, group).values())
     total = np.zeros((len(run.steps), len(ranks)))
     for place in common_places(run, group):
+        if place == OUTSIDE and not works_outside(run, (p.number for p in run.groups[group])):
+            continue  # some may wait there
         times = pace(run, place, ranks)
         if len(_doing(times[run.usual])) == len(ranks):
             total += times
@@ -425,7 +446,7 @@ def _places_of(run: Run, group: str) -> list[int]:
     """The places in which the workers of a group have been."""
     numbers = [process.number for process in run.groups[group]]
     places: list[int] = np.unique(run.sums["place"][np.isin(run.sums["process"], numbers)]).tolist()
-    return places
+    return [*places, *outside(run, group)]
 
 
 def common_places(run: Run, group: str) -> list[int]:
@@ -433,7 +454,13 @@ def common_places(run: Run, group: str) -> list[int]:
     numbers = [process.number for process in run.groups[group]]
     counts = np.bincount(run.sums["place"][np.isin(run.sums["process"], numbers)])
     places: list[int] = np.flatnonzero(2 * counts > len(run.usual)).tolist()
-    return places
+    return [*places, *outside(run, group)]
+
+
+def outside(run: Run, group: str) -> list[int]:
+    """`OUTSIDE`, if all ranks of a group mark steps: nobody calls them meanwhile."""
+    numbers = {process.number for process in run.groups[group]}
+    return [OUTSIDE] if numbers <= run.edges.keys() else []
 
 
 def _delays(run: Run, ranks: Sequence[Sequence[Process]], call_times: _Called) -> Floats:

@@ -24,8 +24,8 @@ from gpuprof._analysis.figures import (
     wandering,
 )
 from gpuprof._analysis.loop import BETWEEN_STEPS, NAMES
-from gpuprof._analysis.path import OUTSIDE
 from gpuprof._analysis.run import (
+    OUTSIDE,
     Process,
     Run,
     by_name,

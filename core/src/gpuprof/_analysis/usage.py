@@ -6,7 +6,8 @@ readings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 
 import attrs
 import numpy as np
@@ -224,6 +225,16 @@ def _counted_more(
         around[first:last] = True
     usual = float(np.median(counts / times.clip(1)))
     return float((counts - usual * times)[around].sum())
+
+
+def busy(usages: Iterable[Usage]) -> float:
+    """Share of the time that processes, ready to run, waited for a processor, in the median.
+
+    0 if the machine was not busy.
+    """
+    shares = [usage.waited for usage in usages]
+    share = statistics.median_low(shares) if shares else 0.0  # half of them waited as long
+    return share if share >= BUSY else 0.0
 
 
 def usage_of(run: Run, process: Process) -> Usage | None:

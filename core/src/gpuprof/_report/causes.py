@@ -9,7 +9,7 @@ import attrs
 
 from gpuprof._analysis.causes import STARVED, Finding, Name
 from gpuprof._analysis.loop import BETWEEN_CALLS, NAMES
-from gpuprof._analysis.path import OUTSIDE
+from gpuprof._analysis.run import OUTSIDE
 from gpuprof._analysis.stays import OfSamples
 from gpuprof._analysis.summary import Promise
 from gpuprof._analysis.usage import Usage
@@ -120,7 +120,7 @@ def _rank(finding: Finding) -> Words:
     who, several = all_of(finding.workers), len(finding.workers) > 1
     is_ = "may be" if finding.grade == "hint" else "are" if several else "is"
     says = (
-        f"{who} {is_} slow in {finding.scope}: {_times(finding)}{duration(finding.seconds)} more "
+        f"{who} {is_} slow {_where(finding)}: {_times(finding)}{duration(finding.seconds)} more "
         f"a step; slowest in {finding.steps} of {finding.of} steps."
     )
     if several:
@@ -134,7 +134,7 @@ def _node(finding: Finding) -> Words:
     node, are = finding.worker, "may be" if finding.grade == "hint" else "are"
     return Words(
         f"All {finding.facts.processes} workers on node {node} {are} slower than those elsewhere, "
-        f"most of all {finding.group} in {finding.scope}: {_times(finding)}"
+        f"most of all {finding.group} {_where(finding)}: {_times(finding)}"
         f"{duration(finding.seconds)} a step.",
         f"Compare node {node} with another one: other jobs, clocks and temperatures, "
         "`gpuprof doctor` on both.",
@@ -155,7 +155,7 @@ def _drift(finding: Finding) -> Words:
     who, (first, last) = all_of(finding.workers), finding.facts.grew
     slope = (last - first) / (0.75 * finding.of)
     return Words(
-        f"{who} {_does(finding, 'get')} slower in {finding.scope}: {duration(first)} in the first "
+        f"{who} {_does(finding, 'get')} slower {_where(finding)}: {duration(first)} in the first "
         f"quarter of the steps and {duration(last)} in the last, {duration(slope)} more with each "
         f"step; {duration(finding.seconds)} a step more than the others' median.",
         f"Look for what grows in {who}: a list, a cache, a file, or memory in use.",
@@ -214,10 +214,10 @@ def _garbage_collection(finding: Finding) -> Words:
 
 
 def _imbalance(finding: Finding) -> Words:
-    group, scope, facts = finding.group, finding.scope, finding.facts
+    group, where, facts = finding.group, _where(finding), finding.facts
     if not finding.workers:
         return Words(
-            f"{group} may not be balanced in {scope}: the slowest rank takes "
+            f"{group} may not be balanced {where}: the slowest rank takes "
             f"{duration(finding.seconds)} longer than the mean, and it changes from step to step: "
             f"{facts.turns} of {facts.processes} ranks were the slowest at some time.",
             "Spread the work of a step evenly: by its size, not by its number.",
@@ -225,7 +225,7 @@ def _imbalance(finding: Finding) -> Words:
     node = f", or their node, {facts.node}, is slow" if facts.node else ""
     return Words(
         f"{listed(finding.workers)} take {duration(finding.seconds)} a step longer than the others "
-        f"of {group} in {scope}. Either that is their part of the job, which may not be balanced, "
+        f"of {group} {where}. Either that is their part of the job, which may not be balanced, "
         f"or some of them are slow{node}.",
         "If they have more to do than the others, spread the work evenly; if not, capture one of "
         "them and one of the others, and compare them.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from gpuprof._analysis.run import Run
 from gpuprof._analysis.samples import Attribute
 from gpuprof._analysis.stacks import Line
 from gpuprof._analysis.stragglers import LEAST_STEPS
-from gpuprof._analysis.usage import BUSY, FAULT
+from gpuprof._analysis.usage import FAULT, busy
 from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
 from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.ledger import SUFFIX
@@ -213,7 +212,10 @@ def helps(answer: Explanation) -> str:
     for finding in causes:
         if finding.saves is not None and finding.saves >= _LEAST_SAVED:
             lead = _lead(answer, max(_LEAST_LEAD, 2 * finding.saves))
-            return what_if(finding) + (f"; {lead}" if lead else "")
+            doubt = ""
+            if finding.grade == "hint" and busy(answer.processes):
+                doubt = ", if that was not the busy machine"
+            return what_if(finding) + doubt + (f"; {lead}" if lead else "")
     if not answer.confidence.enough:
         return remedy(answer) or _reason(answer)
     for finding in causes:
@@ -224,6 +226,11 @@ def helps(answer: Explanation) -> str:
         if answer.steps["counted"] >= LEAST_STEPS
         else f"{answer.steps['counted']} steps are too few to name a rank"
     )
+    if waited := busy(answer.processes):
+        return (
+            f"{nobody}; processes waited {percentage(waited)} of the time for a processor: give "
+            "them more, or start fewer"
+        )
     handovers = [share for share in answer.shares if share.kind == "handover"]
     work = [share for share in answer.shares if share.kind == "work"] or answer.shares
     largest = _largest_place(work)
@@ -651,11 +658,9 @@ def _confidence(answer: Explanation) -> str:
             f"Longest unexplained: {confidence.worker} {confidence.scope}, "
             f"{duration(confidence.seconds)} a step.{to_see_it}"
         )
-    shares = [usage.waited for usage in answer.processes]
-    share_waited = statistics.median_low(shares) if shares else 0.0  # half of them waited as long
-    if share_waited >= BUSY:
+    if waited := busy(answer.processes):
         lines.append(
-            f"The machine was busy: processes waited {percentage(share_waited)} of the time for a "
+            f"The machine was busy: processes waited {percentage(waited)} of the time for a "
             "processor, in the median."
         )
     lines += [

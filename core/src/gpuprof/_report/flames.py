@@ -11,8 +11,7 @@ import attrs
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.causes import Finding
 from gpuprof._analysis.loop import NAMES, Loop
-from gpuprof._analysis.path import OUTSIDE
-from gpuprof._analysis.run import Process
+from gpuprof._analysis.run import OUTSIDE, Process
 from gpuprof._analysis.stacks import COMPARED, Code, Frame
 from gpuprof._report.stacks import short
 

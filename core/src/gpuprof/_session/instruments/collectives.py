@@ -1,5 +1,8 @@
 """torch.distributed: the ranks of a process group wait for each other in each collective.
 
+So do the sender and the receiver of a message, of which gloo keeps no copy. Messages between two
+ranks arrive in the order in which they are sent, so the n-th one has the same key in both.
+
 The ledger gets the ranks of each process group once. They show which ranks have the same role.
 
 On a GPU, a collective returns when it is queued, so only the host's waits are recorded.
@@ -16,6 +19,7 @@ import os
 import sys
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
@@ -43,6 +47,8 @@ COLLECTIVES = (
 )
 """The collectives to mark. A release of torch may lack some of them."""
 POINT_TO_POINT = ("send", "recv", "isend", "irecv")
+MESSAGES = ("torch.send", "torch.recv")
+"""The scopes of those that wait. They call the others."""
 _MAKERS = ("init_process_group", "new_group", "_new_group_with_tag", "split_group")
 """The functions that make process groups. A DeviceMesh keeps its own reference to `new_group`, so
 its calls are noticed in the private function that `new_group` calls."""
@@ -77,12 +83,17 @@ class _Group:
         # the first rank names the group; no rank waits for another
         self.name = bytes(store.compare_set("gpuprof", "", name)).decode()
         self._between_two = 0
+        self._messages: Counter[tuple[object, ...]] | None = Counter()
+
+    @property
+    def group(self) -> Any:
+        """The group itself."""
+        return self._group()
 
     @property
     def counted(self) -> int:
         """How many collectives the group has begun; the same number on all ranks."""
-        group: Any = self._group()
-        return int(group._get_sequence_number_for_group()) - self._between_two
+        return int(self.group._get_sequence_number_for_group()) - self._between_two
 
     def leave_out(self, since: int) -> None:
         """Take calls between two ranks out of the count, if the backend counts them.
@@ -91,6 +102,24 @@ class _Group:
             since: the count before those calls.
         """
         self._between_two += self.counted - since
+
+    def message(self, name: str, source: int | None, target: int | None, tag: int) -> str | None:
+        """The key of the next message that this rank sends or receives.
+
+        ``None`` once it has received from any rank: then nobody knows which messages those were.
+
+        Args:
+            name: the function that sends or receives.
+            source: the rank in the group that sends it; ``None``: any.
+            target: the rank that receives it.
+        """
+        if source is None:
+            self._messages = None
+        if self._messages is None:
+            return None
+        way = name.endswith("send"), source, target, tag
+        self._messages[way] += 1
+        return f"message:{self.name}:{source}:{target}:{tag}:{self._messages[way]}"
 
 
 def _install(instrument: Instrument, distributed: ModuleType) -> None:
@@ -152,14 +181,32 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
 
     def between_two(function: Callable[..., Any]) -> Callable[..., Call | None]:
         name, signature = function.__name__, inspect.signature(function)
+        sends, waits = name.endswith("send"), not name.startswith("i")
 
         def before(*args: Any, **kwargs: Any) -> Call | None:
-            group = group_of(signature.bind(*args, **kwargs).arguments.get("group"))
+            if instrument.innermost() in MESSAGES:
+                return None
+            arguments = signature.bind(*args, **kwargs).arguments
+            group = group_of(arguments.get("group"))
             if group is None:
                 return None
+            end = "dst" if sends else "src"
+            peer = arguments.get(f"group_{end}")
+            if peer is None and arguments.get(end) is not None:
+                peer = c10d.get_group_rank(group.group, arguments[end])
+            own = distributed.get_rank(group.group)
+            source, target = (own, peer) if sends else (peer, own)
+            link = group.message(name, source, target, arguments.get("tag", 0))
             number = group.counted
-            waits_for = "*" if name == "recv" else None
-            return Call(f"torch.{name}", waits_for, lambda _: group.leave_out(number))
+
+            def key(result: Any) -> str | None:
+                group.leave_out(number)
+                if link is not None and result is not None and not waits:
+                    keys[result] = link
+                return link
+
+            waits_for = "*" if link is None else "barrier"
+            return Call(f"torch.{name}", waits_for if waits else None, key)
 
         return before
 

@@ -224,6 +224,11 @@ class Instrument:
         scope.link = self.guarded(call.key, result) if callable(call.key) else call.key
         scope.__exit__(None, None, None)
 
+    def innermost(self) -> str:
+        """The name of the innermost open scope; empty without one."""
+        node = self.recording.get_cursor().scope.node
+        return "" if node is None else node.key
+
     def end_step(self) -> None:
         """Call the hook for the end of a library's step. Never raises."""
         self.guarded(self._hooks.end_step)
