@@ -40,6 +40,7 @@ from gpuprof._analysis.usage import (
     waited_more,
 )
 from gpuprof._analysis.waits import READS_DEVICE
+from gpuprof._session.instruments.loaders import LOADER
 from gpuprof._session.instruments.threads import THREAD
 
 Floats = NDArray[np.float64]
@@ -189,6 +190,7 @@ class Facts:
         event_loop: whether a server runs several calls in an event loop.
         called: whether somebody calls it in each step, such as a driver.
         inside: the scope in which most of the time between steps is spent.
+        itself: whether the workers load their data themselves, with no other process.
         sent: bytes that are handed over, and how many of them in a second; 0 if not recorded.
         starved: share of its time that the process, ready to run, waited for a processor, if that
             may be what it takes longer.
@@ -215,6 +217,7 @@ class Facts:
     event_loop: bool = False
     called: bool = False
     inside: str = ""
+    itself: bool = False
     sent: tuple[float, float] = (0.0, 0.0)
     starved: float = 0.0
     peers: float | None = None
@@ -493,7 +496,11 @@ def peers_median(record: Record, suspect: Suspect) -> Factors:
             continue
         shorter = times.copy()
         median = np.median(times[:, peers], axis=1, keepdims=True)
-        shorter[:, mine] = np.minimum(times[:, mine], median)
+        longer = (times[:, mine] - median).clip(0)
+        if suspect.finding.cause != "drift":  # what it varies by chance, it would still vary by
+            more = (times[:, mine] - median)[run.usual].sum(axis=0).clip(0)
+            longer *= more / longer[run.usual].sum(axis=0).clip(1)
+        shorter[:, mine] = times[:, mine] - longer
         own_sum += times[:, mine].sum(axis=1)
         median_sum += shorter[:, mine].sum(axis=1)
         calls = stragglers.shared_calls(run, place, ranks, mine)
@@ -1012,6 +1019,7 @@ def on_path(
                 facts=Facts(
                     processes=len(whose),
                     sent=_sent(record, number, place) if cause == "synchronisation" else (0.0, 0.0),
+                    itself=belongs is _loads_itself,
                 ),
             ),
             activities=activities,
@@ -1049,10 +1057,16 @@ def _is_data(record: Record, activity: Activity, kind: Kind) -> bool:
     return kind == "data"
 
 
+def _loads_itself(record: Record, activity: Activity, kind: Kind) -> bool:
+    _, place = activity
+    return kind == "work" and place >= 0 and record.run.places[place].name == LOADER
+
+
 def _is_synchronisation(record: Record, activity: Activity, kind: Kind) -> bool:
     _, place = activity
     match = place >= 0 and SYNC_NAMES.search(record.run.places[place].name.lower())
-    return kind in ("work", "handover") and bool(match)
+    # on a busy machine, ranks that have met may only wait for a processor
+    return kind in (("work",) if record.lack else ("work", "handover")) and bool(match)
 
 
 def _is_driver(record: Record, activity: Activity, kind: Kind) -> bool:
@@ -1344,6 +1358,7 @@ CAUSES: Sequence[Cause] = (
     Cause(another_part, groups_mean, 0.02, "hint", blind=True),
     Cause(on_path("driver", _is_driver), between_steps_only, 0.1, "lasting"),
     Cause(on_path("data", _is_data), but_for_a_processor, 0.05, "lasting"),
+    Cause(on_path("data", _loads_itself), nothing, 0.1, "hint"),
     Cause(on_path("synchronisation", _is_synchronisation), but_for_a_processor, 0.1, "lasting"),
     Cause(queued_for, half, _LEAST_SHARE, "lasting"),
     Cause(by_turns, groups_mean, _LEAST_SHARE, "hint"),
@@ -1356,4 +1371,4 @@ CAUSES: Sequence[Cause] = (
     Cause(leaks, None, 0.0, "named", blind=True),
 )
 """The causes to look for, in this order: later ones skip what earlier ones have found."""
-_LAST = Cause(_bottlenecks, nothing, _BOTTLENECK, "hint")
+_LAST = Cause(_bottlenecks, but_for_a_processor, _BOTTLENECK, "hint")

@@ -30,6 +30,19 @@ _LEAST_LOST = 0.02
 _ON_PATH = 0.005
 """Share of a step from which a part counts as on the step's path."""
 _LISTED = 10
+_TREND = 1.2
+"""How many times as long as in the first quarter of the run steps must take in the last, or the
+other way round, for it to be said."""
+_LEAST_IN_QUARTER = 5
+"""Steps in a quarter that this needs."""
+
+
+@attrs.frozen
+class Trend:
+    """How long steps took, in seconds, in the first and in the last quarter of the run."""
+
+    first: float
+    last: float
 
 
 @attrs.frozen
@@ -215,6 +228,7 @@ class Explanation:
         seconds: durations of the steps that count: ``median``, ``mean``, ``least``, ``most`` and
             ``sum``; ``loop``: from the beginning of the first of them to the end of the last,
             without the steps that do not count; ``in_steps``: the share of the loop in steps.
+        trend: set if steps became longer or shorter by a fifth, nearly steadily.
         attributes: numbers that the job gave of its steps, such as tokens.
         mfu: the share of the devices' peak that the steps computed; ``None`` if not known.
         never_ended: phases of samples that did not end: the sample's id, the phase, the worker.
@@ -238,6 +252,7 @@ class Explanation:
     started_groups: frozenset[str]
     steps: dict[str, Any]
     seconds: dict[str, float]
+    trend: Trend | None
     attributes: list[Attribute]
     mfu: float | None
     never_ended: list[tuple[str, str, str]]
@@ -313,6 +328,7 @@ class Explainer:
                 "loop": record.loop / 1e9,
                 "in_steps": record.in_steps,
             },
+            trend=self._trend(),
             attributes=attributes,
             mfu=mfu,
             never_ended=self._never_ended(),
@@ -394,6 +410,17 @@ class Explainer:
             "disturbed": [step.number for step in steps if step.disturbed and not step.captured],
             "incomplete": [step.number for step in steps if not step.complete],
         }
+
+    def _trend(self) -> Trend | None:
+        durations = self.record.durations
+        quarter = len(durations) // 4
+        if quarter < _LEAST_IN_QUARTER:
+            return None
+        parts = [float(np.median(part)) for part in np.array_split(durations, 4)]
+        changes = np.diff(parts)
+        is_steady = bool((changes > 0).all() or (changes < 0).all())
+        ratio = max(parts[0], parts[-1]) / min(parts[0], parts[-1])
+        return Trend(parts[0] / 1e9, parts[-1] / 1e9) if is_steady and ratio >= _TREND else None
 
     def _kinds(self) -> list[KindOfStep]:
         """The kinds of steps that occur now and then."""

@@ -25,6 +25,7 @@ _ALIKE = 0.8
 _STANDS_OUT = 3.0
 """How many times as much as the next pauses in order of cost pauses must cost to stand out."""
 _MOST_SLOW = 200
+_BY_CHANCE = 0.01
 _REGULAR = 0.8
 """Share of the distances between successive steps of an occasion that must be equal for a period.
 """
@@ -77,12 +78,17 @@ class Occasion:
         return [record.run.steps[record.usual[row]].number for row in self.rows]
 
     def period(self, record: Loop) -> int | None:
-        """Its period in steps, if that is nearly constant."""
+        """Its period in steps, if that is nearly constant, but for times when it is not seen."""
         gaps = np.diff(self.numbers(record))
         if len(gaps) < 2:
             return None
         usual = int(np.median(gaps))
-        return usual if usual > 1 and (gaps == usual).mean() >= _REGULAR else None
+        if usual > 1 and (gaps == usual).mean() >= _REGULAR:
+            return usual
+        least = int(gaps.min())
+        # by chance, one in `least` is a multiple
+        by_chance = (1 / max(1, least)) ** (len(gaps) - 1)
+        return least if not (gaps % least).any() and by_chance <= _BY_CHANCE else None
 
 
 class Occasions:

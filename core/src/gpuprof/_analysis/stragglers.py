@@ -215,6 +215,8 @@ def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats
     """Nanoseconds of work in a place itself, by step and rank. A wait for data counts as work.
 
     Time in a place that may wait for others is 0: a rank that takes longer there may be waiting.
+    So is a wait for data if most ranks wait for it: whoever waits for the others meanwhile finds
+    its next batch ready, and waits less for data.
     """
     processes = list(chain.from_iterable(ranks))
     times = run.matrix("own", place, processes)
@@ -224,7 +226,13 @@ def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats
         return np.zeros((len(run.steps), len(ranks)))
     if run.places[place].waits_for != DATA:
         times = times - run.matrix("waiting", place, processes)
-    return of_ranks(times, ranks)
+    of_each = of_ranks(times, ranks)
+    if run.places[place].waits_for == DATA:
+        usual = [run.steps[position].duration for position in run.usual]
+        least = LEAST_SHARE * float(np.median(usual)) if usual else math.inf
+        if 2 * (np.median(of_each[run.usual], axis=0) >= least).sum() > len(ranks):
+            return np.zeros(of_each.shape)
+    return of_each
 
 
 def pace(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats:
@@ -333,6 +341,7 @@ def _of_group(
     suspicions: list[Straggler | None] = []
     total = shared_work(run, group)[usual]
     parts = roles.parts(run, list(chain.from_iterable(ranks)))
+    of_places = roles.by_places(run, list(chain.from_iterable(ranks)))
     widest, least = 1, LEAST_SHARE * step
     # a rank that is slow by chance in more turns than the others is no straggler
     by_turns = {place for place in common_places(run, group) if imbalanced(run, group, place)}
@@ -365,8 +374,11 @@ def _of_group(
         suspicions.append(in_all)
     delays = _delays(run, ranks, call_times)[usual]
     late = _tested(delays, "late start", group, names, numbers, BEFORE, least)
-    suspicions = [each for each in suspicions if not _may_wait_outside(run, each, late)]
-    suspicions.append(late)
+    suspicions = [
+        each
+        for each in (*suspicions, late)
+        if not _may_wait_outside(run, each, late) and not _have_no_peers(each, of_places)
+    ]
     nodes = sorted({rank[0].node for rank in ranks})
     if len(nodes) > 1 and len(nodes) < len(ranks):
         by_node = [
@@ -383,6 +395,11 @@ def _of_group(
             of_nodes.kind, of_nodes.names = "imbalance", tuple(slow)
         suspicions.append(of_nodes)
     return [straggler for straggler in suspicions if straggler is not None]
+
+
+def _have_no_peers(suspicion: Straggler | None, parts: Sequence[frozenset[int]]) -> bool:
+    """Whether no other rank has the part of those that are suspected."""
+    return suspicion is not None and any(part <= set(suspicion.processes) for part in parts)
 
 
 def _may_wait_outside(run: Run, suspicion: Straggler | None, late: Straggler | None) -> bool:

@@ -61,8 +61,8 @@ def words(finding: Finding) -> Words:
 def what_if(cause: Finding | Promise) -> str:
     """What the run would take without a cause, as a clause of a sentence."""
     several = len(cause.workers) > 1
-    who = "the ranks of {group}" if several else "{worker}"
-    without = f"without {who} in {{scope}}"
+    who = "{group}" if several else "{worker}"
+    without = f"without {{scope}} in {who}"
     if cause.cause == "driver":
         without = "without what {worker} does by itself"
     elif cause.scope in _NO_SCOPES:
@@ -86,7 +86,9 @@ def gain(cause: Finding | Promise) -> str:
     done, and for those of samples that would have to be other samples.
     """
     at_most = " at most" if cause.cause in _AT_MOST or cause.cause not in _IF else ""
-    return f"the run would take {percentage(cause.saves or 0.0)} less{at_most}"
+    is_hint = isinstance(cause, Finding) and cause.grade == "hint"
+    would = "may" if is_hint else "would"
+    return f"the run {would} take {percentage(cause.saves or 0.0)} less{at_most}"
 
 
 def config(finding: Finding, rounds: bool, launched: bool) -> str:
@@ -308,6 +310,13 @@ def _driver(finding: Finding) -> Words:
 
 
 def _data(finding: Finding) -> Words:
+    if finding.facts.itself:
+        load = "loads" if finding.facts.processes == 1 else "load"
+        return Words(
+            f"{_who(finding)} {load} data in {finding.scope} for {duration(finding.seconds)} a "
+            "step, and does nothing else meanwhile.",
+            "Load it in other processes (num_workers), or make that code faster.",
+        )
     return Words(
         f"{_who(finding)} waits {duration(finding.seconds)} a step for data in {finding.scope}.",
         "Use more loader processes (num_workers, prefetch_factor), a faster disk, or prepare the "
@@ -349,11 +358,12 @@ def _server(finding: Finding) -> Words:
 
 
 def _bottleneck(finding: Finding) -> Words:
-    bounds = "bounds" if finding.facts.processes == 1 else "bound"
+    several = finding.facts.processes > 1
+    bounds, nobody = ("bound", " No rank stands out.") if several else ("bounds", "")
     return Words(
         f"{_who(finding)} {bounds} the run in {finding.scope}: {duration(finding.seconds)} a step, "
-        f"{percentage(finding.share)} of the run. No rank stands out.",
-        f"Make {finding.scope} faster, let several ranks share it, or run it while others work.",
+        f"{percentage(finding.share)} of the run.{nobody}",
+        f"Make {finding.scope} faster, give it to more processes, or run it while others work.",
     )
 
 

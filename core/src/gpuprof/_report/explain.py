@@ -15,7 +15,7 @@ from gpuprof_timing.recording import TIMING_VARIABLE
 from gpuprof import _tables
 from gpuprof._analysis import reading
 from gpuprof._analysis.causes import OF_A_WORKER, Finding
-from gpuprof._analysis.explain import Explainer, Explanation, KindOfStep, Share
+from gpuprof._analysis.explain import Explainer, Explanation, KindOfStep, Share, Trend
 from gpuprof._analysis.explain import Path as CriticalPath
 from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Run
@@ -69,6 +69,7 @@ _LEAST_MORE = 0.2
 sentence."""
 _LEAST_SAVED = 0.01
 """Share of a run above which a saving gets a sentence."""
+_BUSY = "The machine was busy: processes waited {} of the time for a processor"
 _LAUNCHER = "torchrun: gpuprof can put a profiler in front of the ranks that a launcher starts"
 _CUT_SHORT = ", or cut short by a worker's end"
 _WHOM = {ANYBODY: "", BARRIER: ", for the others", DATA: ", for data"}
@@ -166,7 +167,9 @@ def bounds(answer: Explanation) -> str:
         if _sum(of_group) * in_steps >= _LEAST_BOUND or not parts:
             scope, of_scope = _largest(of_group, "scope")
             where = f"{_without_brackets(scope)} {percentage(of_scope * in_steps)}"
-            parts.append(f"{_who(of_group)} {percentage(_sum(of_group) * in_steps)} ({where})")
+            parts.append(
+                f"{_who(answer, of_group)} {percentage(_sum(of_group) * in_steps)} ({where})"
+            )
     return ", ".join(parts[:3])
 
 
@@ -227,9 +230,8 @@ def helps(answer: Explanation) -> str:
         else f"{answer.steps['counted']} steps are too few to name a rank"
     )
     if waited := busy(answer.processes):
-        return (
-            f"{nobody}; processes waited {percentage(waited)} of the time for a processor: give "
-            "them more, or start fewer"
+        return f"{nobody}; more processors, or fewer processes on them: they waited " + (
+            f"{percentage(waited)} of the time for one"
         )
     handovers = [share for share in answer.shares if share.kind == "handover"]
     work = [share for share in answer.shares if share.kind == "work"] or answer.shares
@@ -241,7 +243,9 @@ def helps(answer: Explanation) -> str:
             "work meanwhile"
         )
     share = percentage(_sum(largest))
-    faster = f"{nobody}; make {largest[0].scope} of {_who(largest)} faster: {share} of a step"
+    faster = (
+        f"{nobody}; make {largest[0].scope} of {_who(answer, largest)} faster: {share} of a step"
+    )
     lead = _lead(answer, _LEAST_LEAD)
     return f"{faster}; {lead}" if lead else faster
 
@@ -336,10 +340,17 @@ def _largest_place(shares: Iterable[Share]) -> list[Share]:
     return max(by_place.values(), key=_sum)
 
 
-def _who(shares: Sequence[Share]) -> str:
-    """The worker with nearly all of a group's shares, or else the group."""
+def _who(answer: Explanation, shares: Sequence[Share]) -> str:
+    """The worker with nearly all of a group's shares, or else the group.
+
+    Of a group of several, the worker only if it is part of a cause: else the others take as long.
+    """
     worker, most = _largest(shares, "worker")
-    return worker if most >= _NEARLY_ALL * _sum(shares) else shares[0].group
+    group = shares[0].group
+    several = any(times.group == group and times.workers > 1 for times in answer.groups)
+    accused = any(worker in finding.workers for finding in answer.findings)
+    is_one = most >= _NEARLY_ALL * _sum(shares) and (accused or not several)
+    return worker if is_one else group
 
 
 def _without_brackets(name: str) -> str:
@@ -404,7 +415,9 @@ def _steps(answer: Explanation) -> str:
         f"{answer.run}: {steps['counted']} of {steps['all']} steps{without}.",
         *([_what_a_step_is(steps)] if steps["round"] or steps["of_optimizer"] else []),
         f"A step takes {median} (median; {least} to {most}){loop}.",
+        *([_trend(answer.trend)] if answer.trend is not None else []),
         *map(_kind, answer.kinds),
+        *([f"{_BUSY.format(percentage(waited))}."] if (waited := busy(answer.processes)) else []),
     ]
     return _filled(" ".join(parts))
 
@@ -465,6 +478,14 @@ def _what_a_step_is(steps: Mapping[str, Any]) -> str:
     if steps["round"]:
         return f"A step is a round of the driver's calls: {steps['round']}."
     return "A step lasts from the end of one step of the optimizer to the end of the next."
+
+
+def _trend(trend: Trend) -> str:
+    became = "longer" if trend.last > trend.first else "shorter"
+    return (
+        f"Steps became {became}: {duration(trend.first)} in the first quarter of the run, "
+        f"{duration(trend.last)} in the last."
+    )
 
 
 def _kind(kind: KindOfStep) -> str:
@@ -626,7 +647,8 @@ def _finding(answer: Explanation, number: int, finding: Finding, line: Line | No
     lines = [_tables.labelled(f"{number}. ", advice.says)]
     if line is not None:
         lines.append(_tables.labelled("   line    ", stacks.words(line)))
-    if finding.saves is not None and finding.saves >= _LEAST_SAVED:
+    is_saving = finding.saves is not None and finding.saves >= _LEAST_SAVED
+    if is_saving and finding.cause != "bottleneck":  # nobody can do without it
         if_ = "at half the time a call, " if finding.cause == "server" else ""
         says = if_ + gain(finding) if finding.samples is None else what_if(finding)
         lines.append(_tables.labelled("   saves   ", says))
@@ -657,11 +679,6 @@ def _confidence(answer: Explanation) -> str:
         lines.append(
             f"Longest unexplained: {confidence.worker} {confidence.scope}, "
             f"{duration(confidence.seconds)} a step.{to_see_it}"
-        )
-    if waited := busy(answer.processes):
-        lines.append(
-            f"The machine was busy: processes waited {percentage(waited)} of the time for a "
-            "processor, in the median."
         )
     lines += [
         f"{place.group} in {place.scope}: the ranks begin apart and end together, so each is taken "

@@ -7,13 +7,15 @@ from typing import Any
 
 from gpuprof._session.instruments.instrument import Call, Instrument
 
+LOADER = "DataLoader.next"
+
 
 def _install(instrument: Instrument, dataloader: ModuleType) -> None:
     several = dataloader._MultiProcessingDataLoaderIter
 
     def following(iterator: Any) -> Call:
         # without worker processes the batch is made here, which is work
-        return Call("DataLoader.next", "data" if isinstance(iterator, several) else "nothing")
+        return Call(LOADER, "data" if isinstance(iterator, several) else "nothing")
 
     instrument.around([dataloader._BaseDataLoaderIter], "__next__", following)
 

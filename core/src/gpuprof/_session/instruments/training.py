@@ -6,6 +6,7 @@ If the job marks no steps, the end of an optimizer's step counts as the end of a
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from gpuprof_timing.instrument import call_linked, is_compiling
 
 from gpuprof._session.instruments.instrument import Call, Instrument
 
+_FRAMES_ABOVE = 3
+"""From a hook to the caller of the function that it is for."""
 _inside = threading.local()
 """Whether this thread is inside the call of a module. Only the outermost call has a scope."""
 
@@ -79,10 +82,12 @@ def _install_optimizers(instrument: Instrument, optimizers: ModuleType) -> None:
 
 
 def _install_saving(instrument: Instrument, serialization: ModuleType) -> None:
-    import sys
+    def saving(*_: Any, **__: Any) -> Call | None:
+        # torch itself calls it to pickle a tensor, as in `gather_object`
+        caller = sys._getframe(_FRAMES_ABOVE).f_globals.get("__name__", "")
+        return None if caller == "torch.storage" else Call("save", "nothing")
 
-    owners = [serialization, sys.modules["torch"]]
-    instrument.around(owners, "save", lambda *_, **__: Call("save", "nothing"))
+    instrument.around([serialization, sys.modules["torch"]], "save", saving)
 
 
 INSTALL = {
