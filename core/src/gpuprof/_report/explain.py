@@ -230,9 +230,8 @@ def helps(answer: Explanation) -> str:
         else f"{answer.steps['counted']} steps are too few to name a rank"
     )
     if waited := busy(answer.processes):
-        return f"{nobody}; more processors, or fewer processes on them: they waited " + (
-            f"{percentage(waited)} of the time for one"
-        )
+        advice = "more processors, or fewer processes on them"
+        return f"{nobody}; {advice}: they waited {percentage(waited)} of the time for one"
     handovers = [share for share in answer.shares if share.kind == "handover"]
     work = [share for share in answer.shares if share.kind == "work"] or answer.shares
     largest = _largest_place(work)
