@@ -865,7 +865,8 @@ def starved(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         }
         expected = float(np.median([*peers.values()])) if peers else usage.share_lacking
         gets_less = 1 - usage.lacks <= _LESS * (1 - expected)
-        if usage.waited < STARVED or not gets_less:
+        peers_waited = np.median([other.waited for other in others.values()] or [0.0])
+        if usage.waited < max(STARVED, peers_waited) or not gets_less:
             continue
         if usage.lacks >= expected + _MORE or _mostly_gets_less(record, number, [*peers]):
             waits = [other.waited for other in others.values()]

@@ -264,6 +264,10 @@ class Run:
             return own[0], own[1]
         return self._common_edges
 
+    def _is_called(self, process: Process) -> bool:
+        """Whether a process marks no steps itself."""
+        return process.number != self.driver and process.number not in self.edges
+
     @functools.cached_property
     def _common_edges(self) -> tuple[Integers, Integers]:
         start = np.array([step.start for step in self.steps], np.int64)
@@ -282,7 +286,8 @@ class Run:
         """
         waits = self.waiting_places
         tables = [
-            _sums(process, *self.step_edges(process), self._parents) for process in self.processes
+            _sums(process, *self.step_edges(process), self._parents, self._is_called(process))
+            for process in self.processes
         ]
         if not tables:
             return np.empty(0, SUMS)
@@ -329,7 +334,8 @@ class Run:
         times = np.zeros((len(self.steps), len(self.processes)))
         for process in self.processes:
             edges = self.step_edges(process)
-            times[:, process.number] = _covered(process, *edges, self._parents)
+            called = self._is_called(process)
+            times[:, process.number] = _covered(process, *edges, self._parents, called)
         return times
 
     @functools.cached_property
@@ -578,14 +584,18 @@ def _waits_of_helpers(ledger: Ledger) -> NDArray[np.bool_]:
 
 
 def _in_steps(
-    start: Integers, end: Integers, first: Integers, last: Integers
+    start: Integers, end: Integers, first: Integers, last: Integers, called: bool
 ) -> tuple[Integers, Integers, Integers, Integers]:
     """Cut spans at the edges of steps.
 
+    Args:
+        called: whether the process marks no steps, so that a span around some of them is a call
+            that takes long. Where it lasts for half of all steps, it is a loop that says nothing.
+
     Returns:
-        For each piece: the span's position, the step's, and where the piece begins and ends. A span
-        has two at most: in the step in which it begins, and in that in which it ends. It says
-        nothing about steps that it is around.
+        For each piece: the span's position, the step's, and where the piece begins and ends. Other
+        spans have two at most: in the step in which they begin, and in that in which they end. They
+        say nothing about steps that they are around.
     """
     steps = np.flatnonzero(last > first)  # a rank may not have marked a step
     order = steps[np.argsort(first[steps], kind="stable")]
@@ -602,6 +612,14 @@ def _in_steps(
     ending = np.flatnonzero((low < high) & (end <= ends[high]))
     span = np.concatenate([starting, ending])
     position = np.concatenate([low[starting], high[ending]])
+    if called:
+        is_call = (2 * (end - start) < ends[-1] - begins[0]) & (low < high - 1)
+        is_call &= (start >= begins[at]) | (end <= ends[at])
+        long = np.flatnonzero(is_call)
+        counts = (high - low - 1)[long]
+        offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        span = np.concatenate([span, np.repeat(long, counts)])
+        position = np.concatenate([position, np.repeat(low[long] + 1, counts) + offsets])
     return (
         span,
         order[position],
@@ -610,9 +628,11 @@ def _in_steps(
     )
 
 
-def _sums(process: Process, first: Integers, last: Integers, parents: Integers) -> NDArray[np.void]:
+def _sums(
+    process: Process, first: Integers, last: Integers, parents: Integers, called: bool = False
+) -> NDArray[np.void]:
     place, start, end, busy, calls = rows_of(process)
-    span, step, begin, stop = _in_steps(start, end, first, last)
+    span, step, begin, stop = _in_steps(start, end, first, last, called)
     length = np.maximum(1, end[span] - start[span])
     share = np.where(end[span] > start[span], (stop - begin) / length, 1.0)
     span_place = place[span]
@@ -759,10 +779,12 @@ def collected(process: Process, begin: Integers, end: Integers) -> Floats:
     return (until(end) - until(begin)).astype(float)
 
 
-def _covered(process: Process, first: Integers, last: Integers, parents: Integers) -> Floats:
+def _covered(
+    process: Process, first: Integers, last: Integers, parents: Integers, called: bool
+) -> Floats:
     """Nanoseconds of each step in which the process was in any scope."""
     place, start, end, busy, _ = rows_of(process)
-    span, step, begin, stop = _in_steps(start, end, first, last)
+    span, step, begin, stop = _in_steps(start, end, first, last, called)
     # one around all its steps says nothing, here or about what is inside
     telling = np.zeros(len(start), bool)
     telling[span] = True

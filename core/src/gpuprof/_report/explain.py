@@ -165,11 +165,10 @@ def bounds(answer: Explanation) -> str:
         by_group.setdefault(share.group, []).append(share)
     for of_group in sorted(by_group.values(), key=_sum, reverse=True):
         if _sum(of_group) * in_steps >= _LEAST_BOUND or not parts:
-            scope, of_scope = _largest(of_group, "scope")
+            who, shares = _who(answer, of_group)
+            scope, of_scope = _largest(shares, "scope")
             where = f"{_without_brackets(scope)} {percentage(of_scope * in_steps)}"
-            parts.append(
-                f"{_who(answer, of_group)} {percentage(_sum(of_group) * in_steps)} ({where})"
-            )
+            parts.append(f"{who} {percentage(_sum(shares) * in_steps)} ({where})")
     return ", ".join(parts[:3])
 
 
@@ -242,9 +241,8 @@ def helps(answer: Explanation) -> str:
             "work meanwhile"
         )
     share = percentage(_sum(largest))
-    faster = (
-        f"{nobody}; make {largest[0].scope} of {_who(answer, largest)} faster: {share} of a step"
-    )
+    who, _ = _who(answer, largest)
+    faster = f"{nobody}; make {largest[0].scope} of {who} faster: {share} of a step"
     lead = _lead(answer, _LEAST_LEAD)
     return f"{faster}; {lead}" if lead else faster
 
@@ -339,8 +337,8 @@ def _largest_place(shares: Iterable[Share]) -> list[Share]:
     return max(by_place.values(), key=_sum)
 
 
-def _who(answer: Explanation, shares: Sequence[Share]) -> str:
-    """The worker with nearly all of a group's shares, or else the group.
+def _who(answer: Explanation, shares: Sequence[Share]) -> tuple[str, Sequence[Share]]:
+    """The worker with nearly all of a group's shares, or else the group; and the shares of it.
 
     Of a group of several, the worker only if it is part of a cause: else the others take as long.
     """
@@ -348,8 +346,9 @@ def _who(answer: Explanation, shares: Sequence[Share]) -> str:
     group = shares[0].group
     several = any(times.group == group and times.workers > 1 for times in answer.groups)
     accused = any(worker in finding.workers for finding in answer.findings)
-    is_one = most >= _NEARLY_ALL * _sum(shares) and (accused or not several)
-    return worker if is_one else group
+    if most >= _NEARLY_ALL * _sum(shares) and (accused or not several):
+        return worker, [share for share in shares if share.worker == worker]
+    return group, shares
 
 
 def _without_brackets(name: str) -> str:
