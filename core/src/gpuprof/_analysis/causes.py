@@ -1239,10 +1239,11 @@ def only_few(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
 
 
 def now_and_then(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """Places that only a few ranks enter, in some steps, and pauses at regular intervals."""
+    """Places that only a few ranks enter, in some steps, and pauses with a period or of several."""
     occasions = [*record.occasions.rare, *record.occasions.pauses]
     for occasion in _others_than(occasions, record, findings):
-        regular = occasion.more is None or occasion.period(record) is not None
+        is_pause = len(occasion.more or ()) == 1
+        regular = not is_pause or occasion.period(record) is not None
         if regular and len(occasion.rows) > 1 and not occasion.is_usual(record):
             yield _occasion(record, "recurring", occasion)
 
@@ -1250,7 +1251,8 @@ def now_and_then(record: Record, findings: Sequence[Finding]) -> Iterator[Suspec
 def pauses(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
     """Several steps, at irregular intervals, in which a rank spent unusually long at a place."""
     for occasion in _others_than(record.occasions.pauses, record, findings):
-        if len(occasion.rows) > 1 and occasion.period(record) is None:
+        is_of_one = len(occasion.processes) == 1
+        if is_of_one and len(occasion.rows) > 1 and occasion.period(record) is None:
             yield _occasion(record, "pauses", occasion)
 
 
@@ -1312,7 +1314,8 @@ def _occasion(record: Record, cause: Name, occasion: Occasion) -> Suspect:
             starvation = min(1.0, waits / took)
     workers = [run.processes[number].name for number in occasion.processes]
     activities = [(number, place) for number in occasion.processes for place in occasion.places]
-    excess = {} if occasion.more is None else {activities[0]: occasion.more}
+    place = occasion.places[0]
+    excess = {(number, place): more for number, more in (occasion.more or {}).items()}
     finding = _finding(
         record,
         occasion.cost,

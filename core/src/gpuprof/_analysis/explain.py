@@ -148,7 +148,7 @@ class KindOfStep:
     Args:
         scope: the path of the scope in which they do it.
         every: the period in steps; ``None`` if it is not regular.
-        share: share of the run, by the slowest rank of each step.
+        share: share of the run, by the steps' critical paths.
     """
 
     group: str
@@ -405,6 +405,7 @@ class Explainer:
             "round": self.run.round,
             "of_optimizer": self.run.of_optimizer,
             "counted": len(self.record.usual),
+            "left_out_seconds": sum(step.duration for step in steps if not step.usual) / 1e9,
             "warm_up": [step.number for step in steps if step.warm_up],
             "captured": [step.number for step in steps if step.captured],
             "disturbed": [step.number for step in steps if step.disturbed and not step.captured],
@@ -431,13 +432,18 @@ class Explainer:
                 self.run.places[occasion.places[0]].path,
                 len(occasion.rows),
                 occasion.period(record),
-                occasion.cost / record.loop,
+                share,
             )
             for occasion in record.occasions.rare
-            if occasion.is_kind(record)
-            and occasion.places[0] != OUTSIDE
-            and occasion.cost >= stragglers.LEAST_SHARE * record.loop
+            if occasion.is_kind(record) and occasion.places[0] != OUTSIDE
+            if (share := self._on_path(occasion.places)) >= stragglers.LEAST_SHARE
         ]
+
+    def _on_path(self, places: Sequence[int]) -> float:
+        """The share of the run that some places have on the paths: others may work beside them."""
+        record, known = self.record, set(places)
+        shares = (float(s.mean()) for (_, place, _), s in record.shares.items() if place in known)
+        return sum(shares) * record.in_steps
 
     def _times(self, group: str, processes: Sequence[Process]) -> GroupTimes:
         run, usual = self.run, self.record.usual

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuprof._analysis import stragglers
+from gpuprof._analysis import odds, stragglers
 from gpuprof._analysis.loop import Loop
 from gpuprof._analysis.run import OUTSIDE, Run
 from gpuprof._analysis.waits import DATA
@@ -26,6 +27,11 @@ _STANDS_OUT = 3.0
 """How many times as much as the next pauses in order of cost pauses must cost to stand out."""
 _MOST_SLOW = 200
 _BY_CHANCE = 0.01
+"""The largest probability of chance of a period."""
+_LEAST_TIMES = 4
+"""Steps that something must occur in to have a period."""
+_TOP = 0.1
+"""Share of the other steps that may take longer than those with a period."""
 _REGULAR = 0.8
 """Share of the distances between successive steps of an occasion that must be equal for a period.
 """
@@ -40,8 +46,8 @@ class Occasion:
         processes: the processes that cause it, the one with most of its time first.
         places: the place where they do, or `OUTSIDE` of all scopes, followed by those inside it.
         cost: nanoseconds in all these steps together.
-        more: for a pause, nanoseconds above the usual time, by step; ``None`` where the place
-            occurs in these steps only.
+        more: for a pause, nanoseconds above the usual time, by process and step; ``None`` where
+            the place occurs in these steps only.
         mostly: the place with most of its time, if that is not the first one.
     """
 
@@ -49,7 +55,7 @@ class Occasion:
     processes: list[int]
     places: list[int]
     cost: float
-    more: Floats | None = None
+    more: Mapping[int, Floats] | None = None
     mostly: int | None = None
 
     @property
@@ -71,7 +77,7 @@ class Occasion:
 
     def is_kind(self, record: Loop) -> bool:
         """Whether it is a kind of step, such as an evaluation: most ranks have it, in few steps."""
-        return not self.is_usual(record) and self.is_of_most(record)
+        return self.more is None and not self.is_usual(record) and self.is_of_most(record)
 
     def numbers(self, record: Loop) -> list[int]:
         """The numbers of the steps in which it occurs."""
@@ -191,14 +197,119 @@ class Occasions:
             ):
                 at = pauses.setdefault(most, np.zeros(len(run.steps)))
                 at[record.usual[row]] = more[most]
+        occasions = [
+            self._pause({code // width: more}, code % width) for code, more in pauses.items()
+        ]
+        chosen = _that_stand_out(sorted(occasions, key=lambda occasion: -occasion.cost))
+        known = {row for occasion in chosen for row in occasion.rows}
+        return chosen + [
+            occasion for occasion in self._of_groups(rare) if known.isdisjoint(occasion.rows)
+        ]
+
+    def _of_groups(self, rare: Collection[int]) -> list[Occasion]:
+        """Steps in which ranks of a group take longer, now this one and now that one, or all.
+
+        That is no chance if these steps have a period, or if all take longer by about as much.
+        """
+        record, (rows, processes, places, own) = self._record, self._worked
+        run, steps = record.run, len(record.usual)
+        names = sorted({process.group for process in run.processes})
+        group = np.array([names.index(process.group) for process in run.processes])
+        width = len(run.places) + 1
+        codes, code = np.unique(group[processes] * width + places, return_inverse=True)
+        longest = np.zeros((len(codes), steps))
+        np.maximum.at(longest, (code, rows), own)
+        more = (longest - np.median(longest, axis=1, keepdims=True)).clip(0)
         occasions = []
-        for code, more in pauses.items():
-            process, place = divmod(code, width)
-            steps = np.flatnonzero(more[record.usual]).tolist()
-            occasions.append(
-                Occasion(steps, [process], [_place(run, place)], float(more.sum()), more)
-            )
-        return _that_stand_out(sorted(occasions, key=lambda occasion: -occasion.cost))
+        for number in np.flatnonzero(more.sum(axis=1) >= stragglers.LEAST_SHARE * record.loop):
+            at = _periodic(longest[number], len(codes))
+            at = _clustered(longest[number]) if at is None else at
+            place = int(codes[number]) % width
+            if at is None or _place(run, place) in rare or self._is_shared(names, codes[number]):
+                continue
+            excess: dict[int, Floats] = {}
+            others = np.setdiff1d(np.arange(steps), at)
+            for process in np.unique(processes[code == number]).tolist():
+                mine = (code == number) & (processes == process)
+                times = np.bincount(rows[mine], own[mine], steps)
+                longer = (times[at] - np.median(times[others])).clip(0)
+                longer[longer < _OF_A_SLOW_STEP * more[number][at]] = 0
+                if longer.any():
+                    excess[process] = np.zeros(len(run.steps))
+                    excess[process][np.array(record.usual)[at]] = longer
+            occasion = self._pause(excess, place)
+            if occasion.cost >= stragglers.LEAST_SHARE * record.loop:
+                occasions.append(occasion)
+        # a scope and the one around it have the same steps; what costs most tells most
+        occasions.sort(key=lambda occasion: -occasion.cost)
+        return [
+            occasion
+            for at, occasion in enumerate(occasions)
+            if all(set(occasion.rows).isdisjoint(other.rows) for other in occasions[:at])
+        ]
+
+    def _is_shared(self, names: Sequence[str], code: int) -> bool:
+        """Whether ranks of a group share the calls at a place, so that a step has any of them."""
+        run = self._record.run
+        group, place = divmod(int(code), len(run.places) + 1)
+        ranks = (
+            list(stragglers.members(run, names[group]).values())
+            if names[group] in run.groups
+            else []
+        )
+        return (
+            len(ranks) > 1
+            and place < len(run.places)
+            and not stragglers.is_steady(run, place, ranks)
+        )
+
+    def _pause(self, more: Mapping[int, Floats], place: int) -> Occasion:
+        """A pause of some processes at a place, as `_worked` numbers it."""
+        record = self._record
+        longest = np.max(list(more.values()), axis=0)
+        rows = np.flatnonzero(longest[record.usual]).tolist()
+        processes = sorted(more, key=lambda process: -more[process].sum())
+        where = [_place(record.run, place)]
+        return Occasion(rows, processes, where, float(longest.sum()), more)
+
+
+def _periodic(times: Floats, tests: int) -> Integers | None:
+    """The rows that are longer than the others at regular intervals, by more than chance explains.
+
+    Args:
+        tests: how many such times are looked at.
+    """
+    count, best, chosen = len(times), _BY_CHANCE, None
+    periods = range(2, count // _LEAST_TIMES + 1)
+    for period in periods:
+        for phase in range(period):
+            at = np.arange(phase, count, period)
+            usual = np.quantile(np.delete(times, at), 1 - _TOP)
+            hits = int((times[at] > usual).sum())
+            if hits < _REGULAR * len(at):
+                continue
+            chance = odds.tail(hits, len(at), _TOP) * sum(periods) * tests
+            if chance < best:
+                best, chosen = chance, at[times[at] > usual]
+    return chosen
+
+
+def _clustered(times: Floats) -> Integers | None:
+    """The rows that are longer than the others, if there are two kinds of rows with a gap between.
+
+    Of a machine that stops now and then, or of samples of any length, some times are in the gap.
+    """
+    usual = float(np.median(times))
+    slow = times > _SLOW * usual
+    if not _LEAST_TIMES < slow.sum() <= len(times) / 2 or usual <= 0:
+        return None
+    at = np.flatnonzero(slow)
+    if at[-1] - at[0] < len(at):
+        return None  # a phase of the run
+    longer = float(np.median(times[slow])) - usual
+    is_apart = np.quantile(times[slow], _TOP) - usual >= _OF_A_SLOW_STEP * longer
+    is_alone = np.quantile(times[~slow], 1 - _TOP) - usual <= (1 - _OF_A_SLOW_STEP) / 2 * longer
+    return at if is_apart and is_alone else None
 
 
 def _that_stand_out(occasions: list[Occasion]) -> list[Occasion]:

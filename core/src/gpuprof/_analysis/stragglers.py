@@ -168,6 +168,13 @@ class Straggler:
         first, *others = np.array(usual)[np.argsort(untypical, kind="stable")].tolist()
         return sorted([first, *[position for position in others if abs(position - first) > 2][:1]])
 
+    def spread(self, rows: NDArray[np.int64], count: int) -> None:
+        """Take these times to be of some of all steps: in the others there is nothing to do."""
+        for name in ("own", "others", "most"):
+            times = np.zeros(count)
+            times[rows] = getattr(self, name)
+            setattr(self, name, times)
+
     def _a_step(self, differences: Floats) -> float:
         if self.place == BEFORE:
             # ranks are called one after the other, so the last is late in every step by a little:
@@ -278,6 +285,11 @@ def _steps_of_a_call(
     return math.ceil(len(run.usual) / counts.min()), calls
 
 
+def is_steady(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> bool:
+    """Whether each rank makes its usual number of calls at a place in most steps."""
+    return not _steps_of_a_call(run, place, ranks)[0]
+
+
 def steady_work(run: Run, group: str) -> dict[int, Floats]:
     """Nanoseconds of work by step and rank, of each place that all ranks have in each step.
 
@@ -346,7 +358,9 @@ def _of_group(
     # a rank that is slow by chance in more turns than the others is no straggler
     by_turns = {place for place in common_places(run, group) if imbalanced(run, group, place)}
     for place in common_places(run, group):
-        times = pace(run, place, ranks)[usual]
+        of_all = pace(run, place, ranks)[usual]
+        rows = _rows_with(of_all)
+        times = of_all[rows]
         doing = _doing(times)
         if len(doing) > 1 and float(times[:, doing].mean(axis=0).max()) >= least:
             some = [names[column] for column in doing], [numbers[column] for column in doing]
@@ -361,11 +375,15 @@ def _of_group(
             )  # fmt: skip
             if suspicion is not None and suspicion.kind == "imbalance":
                 parts.append(frozenset(suspicion.processes))
+            drift = _drifting(times[:, doing], group, *some, place, width)
+            for found in (suspicion, drift):
+                if found is not None:
+                    found.spread(rows, len(usual))
             if place not in by_turns and not _only_calls_more(
                 run, suspicion, active_ranks, [place]
             ):
                 suspicions.append(suspicion)
-            suspicions.append(_drifting(times[:, doing], group, *some, place, width))
+            suspicions.append(drift)
     in_all = _by_role(
         total, group, names, numbers, ALL, parts, widest, least,
         functools.partial(_share_calls, run, common_places(run, group), ranks),
@@ -438,6 +456,14 @@ def _only_calls_more(
     return bool((with_usual_calls <= _BY_TIME * excess).all())
 
 
+def _rows_with(times: Floats) -> NDArray[np.int64]:
+    """The steps to compare ranks in: those with a place that is in some of them only, else all."""
+    present = (times > 0).any(axis=1)
+    if LEAST_STEPS <= present.sum() <= len(times) / 2:
+        return np.flatnonzero(present)
+    return np.arange(len(times))
+
+
 def _doing(times: Floats) -> NDArray[np.int64]:
     """The ranks that do something at a place in most steps.
 
@@ -467,10 +493,14 @@ def _places_of(run: Run, group: str) -> list[int]:
 
 
 def common_places(run: Run, group: str) -> list[int]:
-    """The places that the workers of a group may have entered in most of the steps that count."""
+    """The places that the workers of a group may have entered in enough of the steps that count.
+
+    In most of them, or as often as it takes to compare ranks.
+    """
     numbers = [process.number for process in run.groups[group]]
     counts = np.bincount(run.sums["place"][np.isin(run.sums["process"], numbers)])
-    places: list[int] = np.flatnonzero(2 * counts > len(run.usual)).tolist()
+    least = min(len(run.usual) / 2, LEAST_STEPS * len(numbers))
+    places: list[int] = np.flatnonzero(counts > least).tolist()
     return [*places, *outside(run, group)]
 
 

@@ -43,6 +43,9 @@ _MOSTLY_IN_STEPS = 0.95
 """Share of a run in steps above which the rest is not mentioned."""
 _MUCH_SLOWER = 1.5
 """How many times the median the slowest step must take to have its path printed."""
+_LEAST_LEFT_OUT = 0.2
+"""How long the steps that are left out must take together, relative to those that count, to be said.
+"""
 _LEAST_QUIET, _MUCH_LONGER = 20.0, 3
 """Seconds without an end of a scope or step, and how many times the slowest step they must last,
 for a running job to be said to stand still."""
@@ -403,6 +406,8 @@ def _steps(answer: Explanation) -> str:
         )
         if steps[key]
     ]
+    if omissions and steps["left_out_seconds"] >= _LEAST_LEFT_OUT * answer.seconds["loop"]:
+        omissions[-1] += f" ({duration(steps['left_out_seconds'])} in all)"
     if steps["other_workers"]:
         omissions.append(f"{steps['other_workers']} with other workers")
     without = f"; left out: {', '.join(omissions)}" if omissions else ""
