@@ -365,7 +365,6 @@ def test_a_slow_worker_of_a_server_is_worth_what_is_claimed() -> None:
     ("number", "whom"),
     [
         pytest.param(19, "Replay-3", id="calls-back-to-back"),
-        pytest.param(40, "Rollout-2", id="drift-of-one-that-runs-freely"),
         pytest.param(52, "Engine-3", id="somebody-waits-for-the-last"),
         pytest.param(74, "Writer-0", id="few-calls-of-two-servers"),
     ],

@@ -114,6 +114,21 @@ def test_a_process_group_that_meets_elsewhere_is_not_recognised(tmp_path: Path) 
     assert [] == run.recognised
 
 
+def test_ranks_that_begin_together_and_work_differently_do_not_meet(tmp_path: Path) -> None:
+    """Whoever begins a little earlier may take longer by chance."""
+    for seed in range(12):
+        run = ddp(
+            tmp_path / str(seed),
+            lambda random, *_: float(random.exponential(0.6)),
+            meets=False,
+            backward=lambda random, *_: float(random.uniform(60, 120)),
+            ranks=2,
+            group=True,
+            seed=seed,
+        )
+        assert [] == reading.read(run).recognised
+
+
 def test_ranks_that_meet_in_parts_are_not_accused(tmp_path: Path) -> None:
     """Every other rank waits for rank 1's batch in `backward`."""
     run = reading.read(ddp(tmp_path, ranks=6, sets=2))

@@ -888,3 +888,53 @@ def test_the_way_out_of_many_spans_is_short(rows: list[tuple[int, int]], time: i
     while inner >= 0 and ends[inner] < time:
         last, inner = max(last, ends[inner]), spans.parents[inner]
     assert (inner, None if last < 0 else last) == spans.at(time)
+
+
+def messages(directory: Path, sends_at: int, receives_at: int, sent: int, got: int) -> Run:
+    """Rank 0 sends a message to rank 1, which then works until the step's end."""
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    ranks[0].span("forward", 0, sends_at)
+    ranks[0].span("torch.send", sends_at, sent, waits_for="barrier", meets=["m"])
+    ranks[1].span("prepare", 0, receives_at)
+    ranks[1].span("torch.recv", receives_at, got, waits_for="barrier", meets=["m"])
+    ranks[1].span("forward", got, 100)
+    ranks[0].step(0, 0, sent)
+    ranks[1].step(0, 0, 100)
+    return read(directory, *ranks)
+
+
+@pytest.mark.parametrize(
+    ("sends_at", "receives_at", "sent", "got", "before"),
+    [
+        pytest.param(60, 20, 61, 61, ("A-0", "forward"), id="the-receiver-waits"),
+        pytest.param(20, 60, 61, 61, ("A-1", "prepare"), id="the-sender-waits"),
+        pytest.param(20, 60, 21, 61, ("A-1", "prepare"), id="nobody-waits"),
+    ],
+)
+def test_a_message_is_followed_to_who_comes_last(
+    sends_at: int,
+    receives_at: int,
+    sent: int,
+    got: int,
+    before: tuple[str, str],
+    tmp_path: Path,
+) -> None:
+    """The sender, unless it has gone on long before."""
+    path = found(messages(tmp_path, sends_at, receives_at, sent, got))
+    assert [before, ("A-1", "torch.recv"), ("A-1", "forward")] == [each[:2] for each in path]
+
+
+def test_who_waits_for_an_asynchronous_message_waits_for_its_sender(tmp_path: Path) -> None:
+    """One side may wait for what the other has only begun."""
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    ranks[0].span("forward", 0, 60)
+    ranks[0].span("torch.send", 60, 62, waits_for="barrier", meets=["m"])
+    ranks[1].span("torch.irecv", 5, 6, releases=["m"])
+    ranks[1].span("torch.wait", 10, 62, waits_for="*", waits=["m"])
+    ranks[1].span("forward", 62, 100)
+    ranks[0].step(0, 0, 62)
+    ranks[1].step(0, 0, 100)
+    path = found(read(tmp_path, *ranks))
+    assert [("A-0", "forward", "work", 0, 60), ("A-1", "torch.wait", "handover", 60, 62)] == path[
+        :2
+    ]
