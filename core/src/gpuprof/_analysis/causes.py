@@ -342,12 +342,11 @@ def find(record: Record, unknown: Unknown, table: Sequence[Cause]) -> list[Findi
 
 
 def bottleneck(record: Record, unknown: Unknown, findings: Sequence[Finding]) -> Finding | None:
-    """The place in which a group works for most of the run; ``None`` if a finding saves much.
+    """The place in which a group works for most of the run; ``None`` if there is another cause.
 
     It accuses nobody: the ranks of the group are alike, or there is only one.
     """
-    others = (finding for finding in findings if finding.cause not in ("once", "leak"))
-    if unknown or any(_worth(finding) >= _NAMED for finding in others):
+    if unknown or any(finding.cause not in ("once", "leak") for finding in findings):
         return None
     return next(_worth_it(record, _LAST, list(_bottlenecks(record, findings)), unknown), None)
 
