@@ -202,6 +202,23 @@ def test_the_time_between_steps_has_a_line(tmp_path: Path) -> None:
     assert "100 % of (between steps): json.loads, data.py:88" == words(line)
 
 
+def test_a_sample_says_nothing_of_the_time_before_it(tmp_path: Path) -> None:
+    """The first one in a step is not of what came between the steps."""
+    ledger, samples = SimulatedLedger("A-0"), []
+    for step in range(40):
+        begin = step * STEP * MS
+        ledger.step(step, begin, begin + 80 * MS)
+        for at in range(begin + 5 * MS, begin + STEP * MS, 20 * MS):  # the last is between steps
+            stack = [MAIN, BATCH] if at < begin + 80 * MS else [MAIN, RESIZE]
+            samples.append((stack, 1, 0, 1, at - 20 * MS, at))
+    write_stacks(ledger.write(tmp_path / "run"), samples)
+    found = answer(tmp_path / "run")
+    (line,) = found.extra
+    assert line is not None
+    assert "100 % of (between steps): data.resize, data.py:41" == words(line)
+    assert ["100 % of (outside any scope): data.batch, data.py:88"] == list(map(words, found.lines))
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Explanation:
     """A worker without peers in a library's loop that does several things, one by the user."""

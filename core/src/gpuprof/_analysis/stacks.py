@@ -32,6 +32,7 @@ from gpuprof._session.stacks import LIBRARY
 from gpuprof.errors import OutputError
 
 Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Kind = Literal["extra", "most"]
 Frame = tuple[Function, int]
 Stack = tuple[Frame, ...]
@@ -137,8 +138,10 @@ class Samples:
         self._process = process
         self._read = read
         rows = read.samples
-        self._starts = rows["start"] + process.ledger.offset
         self._ends = rows["end"] + process.ledger.offset
+        apart = (rows["end"] - rows["start"]) // rows["samples"].clip(1)
+        # a sample tells of its nanosecond, and stands for the time since the one before
+        self._starts = self._ends - 1 - apart * (rows["samples"].clip(1) - 1)
         self._places = process.places[rows["place"]]
         self._in_tasks()
         self._around_steps()
@@ -164,8 +167,9 @@ class Samples:
         chosen = np.isin(self._places, [place for place in places if place != OUTSIDE])
         if OUTSIDE in places:
             outside = (self._places < 0) & np.isin(rows["track"], self._tracks)
+            took = inside * (rows["end"] - rows["start"])
             works = outside & ~self._waits
-            if inside[works].sum() < inside[outside & self._waits].sum():
+            if took[works].sum() < took[outside & self._waits & ~self._idle].sum():
                 outside = works | np.isin(self._places, self._threads)
             chosen |= outside
         return self._fold(chosen, times)
@@ -176,21 +180,23 @@ class Samples:
         tracks = [number for number, track in enumerate(ledger.tracks) if track.name == name]
         return self._fold(np.isin(self._read.samples["track"], tracks), times)
 
-    def _inside(self, times: tuple[Integers, Integers]) -> Integers:
-        """How many nanoseconds of each row are between the given times."""
-        return _covered(self._ends, *times) - _covered(self._starts, *times)
+    def _inside(self, times: tuple[Integers, Integers]) -> Floats:
+        """The share of each row's samples that were taken between the given times."""
+        inside = _covered(self._ends, *times) - _covered(self._starts, *times)
+        shares: Floats = inside / (self._ends - self._starts)
+        return shares
 
     def _fold(self, chosen: NDArray[np.bool_], times: tuple[Integers, Integers]) -> Folded:
-        rows, inside = self._read.samples, self._inside(times)
-        chosen = chosen & ~self._idle & (inside > 0)
-        share = inside / np.maximum(1, self._ends - self._starts)
+        rows, shares = self._read.samples, self._inside(times)
+        chosen = chosen & ~self._idle & (shares > 0)
+        took = shares * (rows["end"] - rows["start"]) / 1e9
         seconds: dict[Stack, float] = {}
         steps = max(1, int((times[1] > times[0]).sum()))
         for number in np.unique(rows["stack"][chosen]).tolist():
             mine = chosen & (rows["stack"] == number)
             stack = self._stacks[number]
-            seconds[stack] = seconds.get(stack, 0.0) + float(inside[mine].sum()) / 1e9 / steps
-        return Folded(seconds, round(float((rows["samples"] * share)[chosen].sum())), steps)
+            seconds[stack] = seconds.get(stack, 0.0) + float(took[mine].sum()) / steps
+        return Folded(seconds, round(float((rows["samples"] * shares)[chosen].sum())), steps)
 
     @functools.cached_property
     def _threads(self) -> list[int]:
