@@ -14,6 +14,7 @@ from gpuprof._analysis.causes import Record
 from gpuprof._analysis.path import Graph, Stretch, _Spans
 from gpuprof._analysis.run import OUTSIDE, Run
 from gpuprof._artifacts import ledger as ledgers
+from gpuprof._session.ledger import MARKS_STEPS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.simulated_run import EPOCH, SimulatedLedger, write_run
@@ -481,6 +482,17 @@ def test_a_step_ends_on_the_track_that_has_most_of_it(tmp_path: Path) -> None:
     assert [("Runner", "step", "work", 10, 95), ("Runner", "", "outside", 95, 100)] == found(
         read(tmp_path, made, worker)
     )
+
+
+def test_a_step_ends_on_the_thread_that_marks_it(tmp_path: Path) -> None:
+    """Whatever is longer meanwhile; it runs all the time, so it works where it is in no scope."""
+    made = SimulatedLedger("A-0")
+    made.event(MARKS_STEPS, 0, track=1)
+    for number in range(3):
+        made.step(number, 100 * number, 100 * number + 100)
+        made.span("beat (thread)", 100 * number, 100 * number + 99, track=2)
+    made.main = [(0, 0, 0), (300, 300, 0)]
+    assert [("A-0", "", "work", 0, 100)] == found(read(tmp_path, made))
 
 
 def test_folds_are_crossed_by_their_shares(tmp_path: Path) -> None:

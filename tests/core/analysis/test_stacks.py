@@ -11,6 +11,7 @@ from gpuprof._analysis.explain import Explanation
 from gpuprof._analysis.stacks import Line
 from gpuprof._report.explain import as_dict, explain, helps, text
 from gpuprof._report.stacks import words
+from gpuprof._session.ledger import MARKS_STEPS
 from support.made_stacks import Frame, write_stacks
 from support.simulated_run import SimulatedLedger
 
@@ -125,9 +126,17 @@ def test_what_is_in_no_scope_has_a_line(tmp_path: Path) -> None:
     assert bounds.endswith("(outside any scope: data.py:88), unless it waits there for others")
 
 
-def outside(directory: Path, main: list[Frame], other: Frame = PUMP) -> list[Line]:
-    """A rank outside any scope, while another thread runs; the main thread works every fifth ms."""
+def outside(
+    directory: Path, main: list[Frame], other: Frame = PUMP, marks: bool = False
+) -> list[Line]:
+    """A rank outside any scope, while another thread runs; the main thread works every fifth ms.
+
+    Args:
+        marks: whether the main thread is known to mark the steps.
+    """
     ledger = SimulatedLedger("A-0")
+    if marks:
+        ledger.event(MARKS_STEPS, 0, track=1)
     place = ledger.place("pump (thread)")
     samples = []
     for step in range(40):
@@ -152,6 +161,13 @@ def test_what_the_main_thread_waits_for_has_a_line(tmp_path: Path) -> None:
     """If it only waits, the line is another thread's."""
     (line,) = outside(tmp_path / "run", [MAIN, IDLE[-1]])
     assert ("data.pump", 7) == (line.name, line.line)
+
+
+def test_the_thread_that_marks_the_steps_has_the_line_although_it_waits(tmp_path: Path) -> None:
+    """Nobody knows whether it waits for another thread, such as one that beats for ever."""
+    (line,) = outside(tmp_path / "run", [MAIN, IDLE[-1]], marks=True)
+    assert ("threading.Condition.wait", 12) == (line.name, line.line)
+    assert pytest.approx(0.8) == line.share
 
 
 def test_a_thread_that_watches_another_has_no_line(tmp_path: Path) -> None:

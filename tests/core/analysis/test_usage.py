@@ -10,6 +10,7 @@ from gpuprof._analysis import reading, usage
 from gpuprof._analysis.explain import Explanation
 from gpuprof._report.causes import words
 from gpuprof._report.explain import as_dict, explain, helps, text
+from gpuprof._session.ledger import MARKS_STEPS
 from support.simulated_run import SimulatedLedger, write_run
 
 MS = 1_000_000
@@ -209,6 +210,26 @@ def test_a_method_that_waits_for_a_thread_does_not_wait_for_the_gil(tmp_path: Pa
         ledger.usage.append({"time": second * SECOND})
     answer = explain(reading.read(write_run(tmp_path / "run", [ledger])))
     assert [] == answer.findings
+
+
+def test_the_thread_that_marks_the_steps_is_the_one_that_works(tmp_path: Path) -> None:
+    """Although threads of a pool are longer in scopes, for which it waits half of the time."""
+    ledger = SimulatedLedger("Rank-0")
+    ledger.event(MARKS_STEPS, 0, track=1)
+    main, read = (ledger.threads.setdefault(track, []) for track in (1, 2))
+    for number, begin in ledger.begin_steps(100):
+        ends = begin + 50 * MS
+        ledger.span("read (thread)", begin, ends, track=2, releases=[f"{number}"])
+        ledger.span("Future.result", begin, ends, waits_for="*", waits=[f"{number}"])
+    for second in range(11):
+        main.append((second * SECOND, second * SECOND // 2, 0))
+        read.append((second * SECOND, second * MS, 0))
+        ledger.usage.append({"time": second * SECOND})
+    answer = explain(reading.read(write_run(tmp_path / "run", [ledger])))
+    (used,) = answer.processes
+    assert used.thread is not None
+    assert "thread 2" == used.thread.name
+    assert pytest.approx((0.5, 0.5), abs=0.01) == (used.ran, used.works)
 
 
 def test_a_pool_of_native_threads_does_not_hold_the_gil(tmp_path: Path) -> None:

@@ -198,6 +198,23 @@ def test_steps_are_read_with_their_edges(begin: Begin, clock: Clock, path: Path)
     ]
 
 
+def test_the_thread_that_marks_the_steps_is_known(begin: Begin, path: Path) -> None:
+    """It need not be the main thread."""
+    ledger = begin()
+
+    def train() -> None:
+        ledger.begin_step(0)
+        ledger.drain()
+
+    thread = threading.Thread(target=train, name="trains")
+    thread.start()
+    thread.join()
+    ledger.end()
+    read = reader.read(path)
+    assert read.marker is not None
+    assert "trains" == read.tracks[read.marker].name
+
+
 def test_an_event_is_read_as_it_was(begin: Begin, clock: Clock, path: Path) -> None:
     """With its time."""
     ledger = begin()

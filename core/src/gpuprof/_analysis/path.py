@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuprof._analysis.run import MAIN_TRACK, OUTSIDE, Run, rows_of
+from gpuprof._analysis.run import OUTSIDE, Run, rows_of
 from gpuprof._analysis.samples import working
 from gpuprof._analysis.waits import BARRIER, DATA
 from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS
@@ -674,7 +674,7 @@ class Graph:
         """Whether it is known that a track works while it is in no scope."""
         if process not in self.run.running or (process == self.run.driver and self.blind):
             return False
-        return self.run.processes[process].ledger.tracks[track].name == MAIN_TRACK
+        return track in self.run.own_tracks[process]
 
     def _sent(self, moment: Moment) -> list[Moment]:
         """When the call that begins at a moment was sent, and when its arguments were ready.
@@ -768,11 +768,14 @@ class Graph:
     def _end_in(self, process: int, begin: int, end: int) -> Moment:
         """The end of a step in a process, on the track that has most of it.
 
-        A track that still waits then has not ended it: an actor's method may wait for a thread that
-        works. Nor has one that waits at other steps' ends, such as a thread that fetches batches
-        ahead.
+        It is one of the thread that marks the steps, if that is known. A track that still waits
+        then has not ended it: an actor's method may wait for a thread that works. Nor has one that
+        waits at other steps' ends, such as a thread that fetches batches ahead.
         """
-        tracks = self._spans_of(process)
+        tracks, marker = self._spans_of(process), self.run.processes[process].ledger.marker
+        if marker is not None:
+            own = self.run.own_tracks[process]
+            tracks = {number: spans for number, spans in tracks.items() if number in own}
         candidates = [
             number
             for number, spans in tracks.items()
@@ -787,7 +790,7 @@ class Graph:
                 if not self._is_around(spans, position)
                 if spans.parents[position] < 0 or self._is_around(spans, spans.parents[position])
             )
-        track = max(lengths, key=lambda number: (lengths[number], -number), default=0)
+        track = max(lengths, key=lambda number: (lengths[number], -number), default=marker or 0)
         return process, track, end
 
     def _waits_at_ends(self, number: int) -> NDArray[np.float64]:

@@ -48,6 +48,8 @@ MAIN_TRACK = "MainThread"
 _RUNS = 0.8
 """Share of its time outside waiting scopes that a thread must run, or be ready to, to be working.
 """
+_ONLY_WAITS = 0.9
+"""Share of the steps for which the thread that marks them waits if another thread does the work."""
 WAIT = "(wait for other ranks)"
 """The key of a place that nobody recorded: see `gpuprof._analysis.collectives`."""
 
@@ -356,7 +358,7 @@ class Run:
 
     @functools.cached_property
     def running(self) -> frozenset[int]:
-        """The positions of the processes whose main threads work where they are in no scope.
+        """The positions of the processes whose `own_tracks` work where they are in no scope.
 
         Of those that mark steps, and of those that are in one call nearly all the time: nobody
         calls them meanwhile. A thread that runs, or is ready to, does not wait there for what
@@ -377,19 +379,28 @@ class Run:
         inside = ends.clip(first, last) - starts.clip(first, last)
         return bool((inside >= _RUNS * (last - first)).any())
 
+    @functools.cached_property
+    def own_tracks(self) -> list[list[int]]:
+        """By process, the tracks whose time in no scope is the process's own.
+
+        They are of the thread that marks the steps, with its tasks; if that is not known, of the
+        main thread.
+        """
+        return [_own_tracks(process.ledger) for process in self.processes]
+
     def _runs(self, process: Process) -> bool:
         if not self.usual:
             return False
         ledger = process.ledger
         first, last = self.steps[self.usual[0]].start, self.steps[self.usual[-1]].end
-        main_thread = thread_times(process, ledger.main, first, last)
-        if main_thread is None:
+        marker = ledger.threads[ledger.threads["track"] == ledger.marker]
+        times = thread_times(process, marker if len(marker) else ledger.main, first, last)
+        if times is None:
             return False
-        begin, end = main_thread.begin - ledger.offset, main_thread.end - ledger.offset
-        main = [n for n, track in enumerate(ledger.tracks) if track.name == MAIN_TRACK]
-        waiting_time = time_at(process, self.waiting_places, main, begin, end)
-        working_time = main_thread.ran + main_thread.ready
-        return bool(working_time >= _RUNS * (end - begin - waiting_time))
+        begin, end = times.begin - ledger.offset, times.end - ledger.offset
+        own_tracks = self.own_tracks[process.number]
+        waiting_time = time_at(process, self.waiting_places, own_tracks, begin, end)
+        return bool(times.ran + times.ready >= _RUNS * (end - begin - waiting_time))
 
     @functools.cached_property
     def lengths(self) -> Floats:
@@ -693,29 +704,47 @@ def time_at(
     )
 
 
-def working_track(ledger: Ledger) -> int | None:
-    """The ledger's number of the thread that works longest in scopes, of those that it counts.
+def _own_tracks(ledger: Ledger) -> list[int]:
+    tracks = list(enumerate(ledger.tracks))
+    if ledger.marker is None:
+        return [number for number, track in tracks if track.name == MAIN_TRACK]
+    marker = ledger.tracks[ledger.marker]
+    of_thread = marker.thread, marker.native
+    return [number for number, track in tracks if (track.thread, track.native) == of_thread]
 
-    The main thread if none works in scopes; ``None`` if the ledger counts no threads.
+
+def working_track(ledger: Ledger) -> int | None:
+    """The ledger's number of the thread that works, of those that it counts; ``None`` without any.
+
+    The one that marks the steps, unless it does nothing but wait for others. Else the one that
+    works longest in scopes, or the main thread if none does.
     """
     counted = np.unique(ledger.threads["track"])
     if not len(counted):
         return None
     # what its waits take is no work: an actor's method may wait for the thread that works
     waits = [False]
-    signs = [0]
+    outer_waits = [False]
+    top = [False]
     for place in ledger.places[1:]:  # a parent stands before its children
         around = waits[place.parent]
         waits.append(around or place.waits_for not in (None, NOTHING))
-        signs.append((place.depth == 1) - (waits[-1] and not around))
-    times = np.zeros(len(ledger.tracks))
+        outer_waits.append(waits[-1] and not around)
+        top.append(place.depth == 1)
+    busy, waiting = np.zeros((2, len(ledger.tracks)))
     for rows, took in (
         (ledger.spans, ledger.spans["end"] - ledger.spans["start"]),
         (ledger.folds, ledger.folds["busy"]),
     ):
-        times += np.bincount(rows["track"], took * np.array(signs)[rows["place"]], len(times))
-    if times[counted].any():
-        return int(counted[times[counted].argmax()])
+        for times, counts in ((busy, top), (waiting, outer_waits)):
+            times += np.bincount(rows["track"], took * np.array(counts)[rows["place"]], len(times))
+    marker, edges = ledger.marker, ledger.edges["time"]
+    if marker in counted.tolist() and len(edges):
+        if waiting[marker] < _ONLY_WAITS * np.ptp(edges):
+            return marker
+    works = (busy - waiting)[counted]
+    if works.any():
+        return int(counted[works.argmax()])
     main = ledger.main
     return int(main["track"][0]) if len(main) else int(counted[0])
 

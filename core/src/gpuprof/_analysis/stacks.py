@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from gpuprof._analysis import stragglers
 from gpuprof._analysis.causes import Finding
 from gpuprof._analysis.loop import BETWEEN_CALLS, BETWEEN_STEPS, NAMES, Loop
-from gpuprof._analysis.run import MAIN_TRACK, OUTSIDE, Process, Run, rows_of
+from gpuprof._analysis.run import OUTSIDE, Process, Run, rows_of
 from gpuprof._analysis.stragglers import ALL
 from gpuprof._artifacts import stacks as artifacts
 from gpuprof._artifacts.stacks import Function
@@ -158,8 +158,9 @@ class Samples:
         """The samples in the given places, between the given times.
 
         Args:
-            places: positions in `Run.places`; `OUTSIDE`: outside of all scopes, in the threads that
-                have scopes and the main one or, while these wait, in the others.
+            places: positions in `Run.places`; `OUTSIDE`: outside of all scopes, in the thread that
+                marks the steps. If that is not known, in the threads that have scopes and the main
+                one or, while these wait, in the others.
             times: starts and ends that do not overlap, in order.
         """
         rows = self._read.samples
@@ -169,7 +170,8 @@ class Samples:
             outside = (self._places < 0) & np.isin(rows["track"], self._tracks)
             took = inside * (rows["end"] - rows["start"])
             works = outside & ~self._waits
-            if took[works].sum() < took[outside & self._waits & ~self._idle].sum():
+            waits = outside & self._waits & ~self._idle
+            if self._process.ledger.marker is None and took[works].sum() < took[waits].sum():
                 outside = works | np.isin(self._places, self._threads)
             chosen |= outside
         return self._fold(chosen, times)
@@ -207,8 +209,10 @@ class Samples:
     @functools.cached_property
     def _tracks(self) -> Integers:
         ledger = self._process.ledger
-        main = [number for number, track in enumerate(ledger.tracks) if track.name == MAIN_TRACK]
-        return np.union1d(main, np.union1d(ledger.spans["track"], ledger.folds["track"]))
+        own = np.array(self._run.own_tracks[self._process.number])
+        if ledger.marker is not None:
+            return own
+        return np.union1d(own, np.union1d(ledger.spans["track"], ledger.folds["track"]))
 
     def _in_tasks(self) -> None:
         """Set the places of asyncio tasks from their spans: a sample does not see their scopes."""

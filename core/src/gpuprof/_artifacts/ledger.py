@@ -248,6 +248,15 @@ class Ledger:
         return self.header["name"]
 
     @property
+    def marker(self) -> int | None:
+        """The number of the thread that marks the steps; ``None`` if that is not known."""
+        for event in self.events:
+            track = event.get("track") if event["event"] == written.MARKS_STEPS else None
+            if isinstance(track, int) and 0 < track < len(self.tracks):
+                return track
+        return None
+
+    @property
     def main(self) -> Rows:
         """The rows of `threads` that are the main thread's."""
         import numpy as np

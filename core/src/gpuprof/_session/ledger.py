@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import weakref
+from _thread import get_ident
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypedDict
@@ -81,6 +82,9 @@ STARTS_RANKS = "starts ranks"
 STEP_AT = "step at"
 """The event of a process whose steps are set by the key ``step_at``. Its last step may only have
 begun, because with an actor's method each call ends one step and begins the next."""
+MARKS_STEPS = "marks steps"
+"""The event of a process that has marked its first step, with the ``track`` of the thread that has.
+"""
 PACED_STEPS = "paced steps"
 """The event of a driver whose steps last a fixed time. The workers' own steps say more."""
 LIBRARY_STEPS = "library steps"
@@ -176,7 +180,7 @@ class LedgerWriter:
         self._spans = SpanLog(clock)
         self._collections = Collections(clock)
         # Bound methods, so that the job's thread makes no further Python call in between.
-        self.begin_step: Callable[[int], object] = self._spans.mark
+        self.begin_step: Callable[[int], object] = self._begin_first_step
         self.end_step: Callable[[int], object] = self._spans.note
         self.sent: Callable[[int, bytes, tuple[bytes, ...]], object] = self._spans.note_sent
         self.samples = Samples(clock, budget["total"])
@@ -186,6 +190,7 @@ class LedgerWriter:
         self._over = False
         self._lock = threading.Lock()  # `end` may run on another thread than `drain`
         self._events: list[dict[str, Any]] = []
+        self._marker: int | None = None
         self._by_node: dict[Node, int] = {}
         self._places: dict[tuple[int, str], int] = {}
         self._depths: dict[int, int] = {0: 0}
@@ -280,6 +285,11 @@ class LedgerWriter:
             if self._sampler is not None:
                 self._sampler.close()
 
+    def _begin_first_step(self, number: int) -> None:
+        self._marker = get_ident()
+        self.begin_step = self._spans.mark
+        self.begin_step(number)
+
     def _stop(self) -> None:
         self._spans.end()
         self._collections.end()
@@ -296,6 +306,9 @@ class LedgerWriter:
 
     def _drain(self) -> None:
         batch = self._spans.take()
+        if self._marker is not None:
+            self.event(MARKS_STEPS, track=self._track_of(self._marker) // _TRACK)
+            self._marker = None
         self._forget_ended_threads()
         if len(self._by_node) > 4 * _MOST_PLACES:  # each reset of a tree gives it new nodes
             self._by_node.clear()
