@@ -235,6 +235,37 @@ def test_a_sample_says_nothing_of_the_time_before_it(tmp_path: Path) -> None:
     assert ["100 % of (outside any scope): data.batch, data.py:88"] == list(map(words, found.lines))
 
 
+def test_a_share_is_of_what_the_place_takes(tmp_path: Path) -> None:
+    """A task that is suspended in its scope is on no stack."""
+    ledger, samples = SimulatedLedger("A-0"), []
+    for step in range(40):
+        begin = step * STEP * MS
+        ledger.step(step, begin, begin + STEP * MS)
+        ledger.span("ask", begin, begin + STEP * MS)
+        for at in range(begin + 70 * MS, begin + STEP * MS, 10 * MS):
+            samples.append(([MAIN, BATCH], 1, 1, 1, at, at + 10 * MS))
+    write_stacks(ledger.write(tmp_path / "run"), samples)
+    assert ["30 % of ask: data.batch, data.py:88"] == [
+        words(line) for line in answer(tmp_path / "run").lines
+    ]
+
+
+def test_the_share_of_a_slow_rank_is_of_what_it_takes_longer(tmp_path: Path) -> None:
+    """Not of what its samples saw of that."""
+    for rank in range(4):
+        ledger, samples = SimulatedLedger(f"A-{rank}"), []
+        for step in range(60):
+            begin, long = step * STEP * MS, 80 if rank == 2 else 40
+            ledger.step(step, begin, begin + STEP * MS)
+            ledger.span("ask", begin, begin + long * MS)
+            for at in range(begin + (10 if rank == 2 else 20) * MS, begin + 40 * MS, 10 * MS):
+                samples.append(([MAIN, BATCH], 1, 1, 1, at, at + 10 * MS))
+        write_stacks(ledger.write(tmp_path / "run"), samples)
+    (line,) = answer(tmp_path / "run").extra
+    assert line is not None
+    assert "25 % of the extra 40 ms: data.batch, data.py:88" == words(line)
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Explanation:
     """A worker without peers in a library's loop that does several things, one by the user."""

@@ -450,6 +450,38 @@ def test_whoever_runs_a_loop_waits_for_its_task(recording: Recording) -> None:
     assert key
 
 
+def test_whoever_runs_a_coroutine_in_a_loop_waits_for_its_task(recording: Recording) -> None:
+    """The loop makes the task itself."""
+    Tasks(recording.instrument(), asyncio, lambda _: None)
+
+    async def job() -> int:
+        return 7
+
+    loop = asyncio.new_event_loop()
+    assert 7 == loop.run_until_complete(job())
+    loop.close()
+    (task, made), (run, waited_for) = of_tasks(recording)
+    assert (True, "asyncio.run") == (task.endswith("job"), run)
+    assert made == waited_for != ()
+
+
+@pytest.mark.parametrize("with_ray", [False, True])
+def test_asyncio_is_followed_without_ray(with_ray: bool, recording: Recording) -> None:
+    """An instrument that knows more keys, as Ray's, takes its place."""
+    recording.begin("queue")
+    if with_ray:
+        Tasks(recording.instrument(), asyncio, lambda _: "ray:1")
+    ref = Awaited()
+
+    async def job() -> int:
+        asyncio.get_running_loop().call_soon(ref.future.set_result, 7)
+        return await ref
+
+    assert 7 == asyncio.run(job())
+    waits = [keys for name, keys in of_tasks(recording) if name == "await"]
+    assert [("ray:1",) if with_ray else ()] == waits
+
+
 def test_a_loop_that_runs_already_is_left_alone(recording: Recording) -> None:
     """As in a notebook, where what begins the recording is itself a task."""
 

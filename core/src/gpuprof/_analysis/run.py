@@ -739,8 +739,10 @@ def working_track(ledger: Ledger) -> int | None:
         for times, counts in ((busy, top), (waiting, outer_waits)):
             times += np.bincount(rows["track"], took * np.array(counts)[rows["place"]], len(times))
     marker, edges = ledger.marker, ledger.edges["time"]
-    if marker in counted.tolist() and len(edges):
-        if waiting[marker] < _ONLY_WAITS * np.ptp(edges):
+    if marker is not None and marker in counted and len(edges):
+        # the one that runs an event loop waits for its own tasks
+        has_tasks = any(ledger.tracks[number].task for number in _own_tracks(ledger))
+        if has_tasks or waiting[marker] < _ONLY_WAITS * np.ptp(edges):
             return marker
     works = (busy - waiting)[counted]
     if works.any():

@@ -59,6 +59,8 @@ _LEAST_SAMPLES = 20
 """Samples that a place needs before a share of it is printed."""
 _DEVIATIONS = 3.0
 """How many standard deviations of samples a share must be above nothing."""
+_LEAST_SEEN = 0.5
+"""Share of a place's time that samples must have seen to stand for all of it."""
 _LEAST_SHARE = 0.2
 """Share of a place's time above which a line is named."""
 _GOES_ON = 0.5
@@ -113,11 +115,13 @@ class Folded:
         seconds: by stack, the seconds a step.
         samples: the number of samples in the place.
         steps: the number of steps.
+        took: the seconds a step that the place takes; 0 if that is not known.
     """
 
     seconds: Mapping[Stack, float]
     samples: int
     steps: int
+    took: float = 0.0
 
     @property
     def total(self) -> float:
@@ -171,8 +175,10 @@ class Samples:
             took = inside * (rows["end"] - rows["start"])
             works = outside & ~self._waits
             waits = outside & self._waits & ~self._idle
-            if self._process.ledger.marker is None and took[works].sum() < took[waits].sum():
-                outside = works | np.isin(self._places, self._threads)
+            threads = np.isin(self._places, self._threads)
+            is_known = self._process.ledger.marker is not None or not took[threads].any()
+            if not is_known and took[works].sum() < took[waits].sum():
+                outside = works | threads
             chosen |= outside
         return self._fold(chosen, times)
 
@@ -282,8 +288,10 @@ class Code:
         samples = self.samples(process)
         if samples is None:
             return None
-        folded = samples.folded(self._places(scope), self._loop.gaps)
-        return self._line("most", process, scope, folded, [])
+        starts, ends = self._loop.gaps
+        folded = samples.folded(self._places(scope), (starts, ends))
+        took = float((ends - starts).sum()) / 1e9 / folded.steps
+        return self._line("most", process, scope, attrs.evolve(folded, took=took), [])
 
     def of_threads(self, process: Process, name: str) -> Line | None:
         """The line that takes most of the time of a process's threads of a name."""
@@ -321,7 +329,19 @@ class Code:
             return None
         starts, ends = self._run.step_edges(process)
         chosen = self._loop.usual if positions is None else positions
-        return samples.folded(places, (starts[chosen], ends[chosen]))
+        folded = samples.folded(places, (starts[chosen], ends[chosen]))
+        took = float(self._took(process, places)[chosen].sum())
+        return attrs.evolve(folded, took=took / 1e9 / folded.steps)
+
+    def _took(self, process: Process, places: Sequence[int]) -> Floats:
+        """Nanoseconds of each step that a process spends in the given places."""
+        run, number = self._run, process.number
+        took = run.lengths[:, number]
+        if len(places) > len(run.places):  # all of the step, in which tasks may wait side by side
+            return took
+        outside = took - run.tracked[:, number]
+        owns = (run.matrix("own", place, [process])[:, 0] for place in places if place != OUTSIDE)
+        return sum(owns, outside if OUTSIDE in places else np.zeros(len(took)))
 
     def by_place(self, process: Process) -> dict[int, Mapping[Stack, float]] | None:
         """Seconds of each stack a step, in all places and outside; ``None`` without samples."""
@@ -386,6 +406,7 @@ class Code:
         total = mine.total - _median([other.total for other in others])
         if mine.samples < _LEAST_SAMPLES or total <= 0:
             return None
+        took = mine.took - _median([other.took for other in others])
         rows = [list(side.seconds.items()) for side in (mine, *others)]
         hottest = _hottest(rows, total, self._elsewhere(process, scope))
         if hottest is None:
@@ -394,6 +415,8 @@ class Code:
         # the number of samples of equal steps varies as if each came by itself
         rate = _median([other.total / max(1, other.samples) for other in others])
         variance = hottest.own * mine.total / mine.samples + (hottest.own - seconds) * rate
+        if total < _LEAST_SEEN * took:  # such as a task that is suspended in the place
+            total = took
         if seconds < _LEAST_SHARE * total or seconds < _DEVIATIONS * variance**0.5:
             return None
         return Line(

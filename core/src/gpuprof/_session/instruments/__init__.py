@@ -12,6 +12,7 @@ from gpuprof_timing import Timing
 
 from gpuprof._session.instruments import (
     collectives,
+    coroutines,
     loaders,
     queues,
     ray_calls,
@@ -26,7 +27,11 @@ KNOWN = {
     "torch": (collectives, loaders, training, trainers),
     "queue": (queues,),
 }
-"""The instruments by their name in the configuration. The threads instrument is always added."""
+"""The instruments by their name in the configuration."""
+_ALWAYS = {"asyncio": (coroutines,), "threads": (threads,)}
+"""Those that are added to any of these: a wait in a helper thread or a task is a wait of the thread
+that joins it. They come first, as Ray's replaces the one for asyncio by one that knows its calls.
+"""
 
 
 def begin(
@@ -45,9 +50,8 @@ def begin(
         hooks: called with what instruments notice in addition to scopes.
     """
     instruments = []
-    libraries = {name: KNOWN[name] for name in names}
-    if libraries:  # a wait in a helper thread is a wait of the thread that joins it
-        libraries["threads"] = (threads,)
+    chosen = {name: KNOWN[name] for name in names}
+    libraries = {**_ALWAYS, **chosen} if chosen else {}
     for library, part in ((name, part) for name, parts in libraries.items() for part in parts):
         instrument = Instrument(library, timing, on_fault, hooks)
         for module, install in part.INSTALL.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Coroutine
 from types import CoroutineType, ModuleType
 from typing import Any
@@ -154,6 +155,8 @@ class Tasks:
         self._instrument = instrument
         self._asyncio = asyncio
         self._key_of = key_of
+        self._keys: weakref.WeakKeyDictionary[Any, Key | None] = weakref.WeakKeyDictionary()
+        """The key of each coroutine that is run until its end, once it is a task."""
         # In a notebook, recording begins inside a task of the running loop: leave that loop alone.
         self._left_alone = asyncio._get_running_loop()
         loops = [asyncio.BaseEventLoop]
@@ -198,8 +201,12 @@ class Tasks:
 
     def _running(self, loop: Any, future: Any) -> Call | None:
         key: Key | None = getattr(future, KEY, None)
-        is_followed = key is not None or _is_the_jobs(future)
-        return Call(RUN, "*", key) if is_followed and loop is not self._left_alone else None
+        if loop is self._left_alone or not (key is not None or _is_the_jobs(future)):
+            return None
+        if key is not None:
+            return Call(RUN, "*", key)
+        self._keys[future] = None
+        return Call(RUN, "*", lambda _: self._keys[future])
 
     def _driven(self, coroutine: Any) -> tuple[Any, Key | None]:
         if getattr(coroutine, "__name__", "") == "_wrap_awaitable":  # as `gather` does with others
@@ -208,6 +215,8 @@ class Tasks:
         if not _is_the_jobs(coroutine):
             return coroutine, None
         key = new_key("task")
+        if coroutine in self._keys:
+            self._keys[coroutine] = key
         return Driven(self._instrument, coroutine, short_name(coroutine), key), key
 
     def _wrapping(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -293,3 +302,10 @@ def _keys(future_or_task: Any, by: Any) -> tuple[str, ...]:
                 return ()
             keys.update(dict.fromkeys(of_one))
     return tuple(keys)
+
+
+def _install(instrument: Instrument, asyncio: ModuleType) -> None:
+    Tasks(instrument, asyncio, lambda _: None)
+
+
+INSTALL = {"asyncio": _install}
