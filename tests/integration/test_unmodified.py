@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpuprof._artifacts import ledger
 from support.launched import GPUPROF, NSIGHT, reports, run
 from support.report_reader import labels
 
@@ -173,6 +174,56 @@ def test_calls_of_the_scripts_own_function_are_steps(tmp_path: Path) -> None:
         done = run(tmp_path, command)
         assert 0 == done.returncode, done.stderr
         assert 12 == explained(tmp_path)["steps"]["all"]
+
+
+PROCESSES = """
+import multiprocessing, os
+def train(number):
+    return number
+def rank(how):
+    for number in range(5):
+        train(number)
+class Forked(multiprocessing.get_context("fork").Process):
+    def run(self):
+        rank("fork")
+class Spawned(multiprocessing.get_context("spawn").Process):
+    def run(self):
+        rank("spawn")
+class Served(multiprocessing.get_context("forkserver").Process):
+    def run(self):
+        rank("forkserver")
+if __name__ == "__main__":
+    processes = [Forked(), Spawned(), Served()]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    if not os.fork():
+        rank("by itself")
+    else:
+        os.wait()
+"""
+
+
+def test_calls_in_processes_that_the_program_starts_are_steps_there(tmp_path: Path) -> None:
+    """However it starts them; nobody says that there were none."""
+    (tmp_path / "job.py").write_text(PROCESSES)
+    done = run(tmp_path, [*GPUPROF, "--set", "step_at=job:train", "--", sys.executable, "job.py"])
+    assert 0 == done.returncode, done.stderr
+    assert "has marked no step" not in done.stderr
+    found = [ledger.read(path) for path in tmp_path.glob("gpuprof-output/*/*/*.ledger")]
+    assert {"Forked": 5, "Served": 5, "Spawned": 5, "Worker": 0, "child": 5} == {
+        "child" if each.header["role"] == "child" else each.header["group"]: len(each.steps())
+        for each in found
+    }
+
+
+def test_where_nobody_calls_it_all_who_did_not_are_named(tmp_path: Path) -> None:
+    """Others may have called it, which are not recorded."""
+    (tmp_path / "job.py").write_text(OWN.replace("    for", "    return\n    for"))
+    run(tmp_path, [*GPUPROF, "--set", "step_at=job:train", "--", sys.executable, "job.py"])
+    done = run(tmp_path, [sys.executable, "-m", "gpuprof", "explain"])
+    assert "step_at: job:train was not called in Worker-0; without an edit" in done.stderr
 
 
 PREFETCHING = """

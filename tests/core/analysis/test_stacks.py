@@ -242,8 +242,8 @@ def test_a_share_is_of_what_the_place_takes(tmp_path: Path) -> None:
         begin = step * STEP * MS
         ledger.step(step, begin, begin + STEP * MS)
         ledger.span("ask", begin, begin + STEP * MS)
-        for at in range(begin + 70 * MS, begin + STEP * MS, 10 * MS):
-            samples.append(([MAIN, BATCH], 1, 1, 1, at, at + 10 * MS))
+        times = range(begin + 70 * MS, begin + STEP * MS, 10 * MS)
+        samples += [([MAIN, BATCH], 1, 1, 1, at, at + 10 * MS) for at in times]
     write_stacks(ledger.write(tmp_path / "run"), samples)
     assert ["30 % of ask: data.batch, data.py:88"] == [
         words(line) for line in answer(tmp_path / "run").lines
@@ -258,8 +258,8 @@ def test_the_share_of_a_slow_rank_is_of_what_it_takes_longer(tmp_path: Path) -> 
             begin, long = step * STEP * MS, 80 if rank == 2 else 40
             ledger.step(step, begin, begin + STEP * MS)
             ledger.span("ask", begin, begin + long * MS)
-            for at in range(begin + (10 if rank == 2 else 20) * MS, begin + 40 * MS, 10 * MS):
-                samples.append(([MAIN, BATCH], 1, 1, 1, at, at + 10 * MS))
+            times = range(begin + (10 if rank == 2 else 20) * MS, begin + 40 * MS, 10 * MS)
+            samples += [([MAIN, BATCH], 1, 1, 1, at, at + 10 * MS) for at in times]
         write_stacks(ledger.write(tmp_path / "run"), samples)
     (line,) = answer(tmp_path / "run").extra
     assert line is not None

@@ -115,6 +115,6 @@ def test_a_name_that_never_comes() -> None:
     marks = Marks("Learner.trian")
     marks.steps.called("Learner", "train", "a")
     assert (
-        "step_at: Learner.trian has marked no step: it was never called; this process called "
+        "step_at: Learner.trian has marked no step: this process never called it; it called "
         "Learner.train"
     ) == marks.steps.why_none

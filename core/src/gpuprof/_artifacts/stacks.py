@@ -46,7 +46,7 @@ class Function:
     @property
     def full_name(self) -> str:
         """The function's name after its module's; without a module for a function of a script."""
-        if self.module in ("", "__main__"):
+        if self.module in ("", "__main__", "__mp_main__"):
             return self.function
         return f"{self.module}.{self.function}"
 

@@ -740,7 +740,10 @@ def no_steps(run: Run) -> str:
     hint = f"use {where}`with gpuprof.step(i):` in the ranks"
     if not run.launched:
         return f"no step is marked; {hint}"
-    missing = f"step_at: {run.step_at} was never called" if run.step_at else "no step is found"
+    missing = "no step is found"
+    if run.step_at:
+        names = [process.name for process in run.processes]
+        missing = f"step_at: {run.step_at} was not called in {listed(names)}"
     method = most_called(run)
     name, which = "MODULE:FUNCTION", "the function that makes a step"
     if method is not None:

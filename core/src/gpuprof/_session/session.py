@@ -267,7 +267,8 @@ class Session:
             self.close(self.windows.current.number)
         self.end_ledger()
         self.write("ready")
-        if self.launched and self._step_at is not None and self._step_at.why_none:
+        # the ranks that it has started mark their own steps
+        if self.launched and not self.starts_ranks and self._step_at and self._step_at.why_none:
             log().warning("%s: %s", self.name, self._step_at.why_none)
         if self.launched and "unselected" in self.row:
             log().warning("%s: %s", self.name, self.row["unselected"])

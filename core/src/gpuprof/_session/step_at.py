@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,10 +13,14 @@ from typing import Any
 
 from gpuprof._session.instruments.instrument import Instrument, UnexpectedError
 
-MAIN = "__main__"
+MAIN, SPAWNED = "__main__", "__mp_main__"
+"""The names of the program's own script, and of the same in the processes that it spawns."""
 _MOST_SEEN = 20
 
 Mark = Callable[[int], AbstractContextManager[object]]
+
+_here: StepAt | None = None
+"""What marks the steps of this process or, in a fork without a session, those of its parent."""
 
 
 class StepAt:
@@ -39,12 +44,15 @@ class StepAt:
         self._others: set[object] = set()
         self._seen: dict[str, None] = {}
         self._problem = ""
+        self._pid = os.getpid()
 
     # A function
 
     def install(self) -> None:
         """Follow the function, if `name` is that of a function and not of an actor's method."""
-        if self._module == MAIN:
+        global _here
+        _here = self
+        if self._module in (MAIN, SPAWNED):
             self._when_defined()
         elif self._module:
             self._problem = f"{self._module} was never imported"
@@ -59,7 +67,10 @@ class StepAt:
         if owner is None or not hasattr(owner, name):
             self._problem = f"{module.__name__} has no {self._path}"
             raise UnexpectedError(self._problem)
-        self._instrument.replace([owner], name, self._around)
+        owners = [owner]
+        if self._module == SPAWNED and not classes:  # Python has copied the script's variables
+            owners.append(_Variables(getattr(owner, name)))
+        self._instrument.replace(owners, name, self._around)
 
     def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap the function so that each outermost call is a step."""
@@ -67,23 +78,38 @@ class StepAt:
 
             @functools.wraps(function)
             async def step(*args: Any, **kwargs: Any) -> Any:
-                outermost = self.enter()
+                steps = self.of_this_process()
+                outermost = steps.enter()
                 try:
                     return await function(*args, **kwargs)
                 finally:
-                    self.leave(outermost)
+                    steps.leave(outermost)
 
         else:
 
             @functools.wraps(function)
             def step(*args: Any, **kwargs: Any) -> Any:
-                outermost = self.enter()
+                steps = self.of_this_process()
+                outermost = steps.enter()
                 try:
                     return function(*args, **kwargs)
                 finally:
-                    self.leave(outermost)
+                    steps.leave(outermost)
 
         return step
+
+    def of_this_process(self) -> StepAt:
+        """Itself; or in a fork, which has its parent's function, what marks the steps there.
+
+        Starts the fork's session, unless the steps are the parent's. Never raises.
+        """
+        if not self._instrument.on and self._pid != os.getpid():
+            if self is _here and not self._number:
+                from gpuprof._session import public
+
+                self._instrument.guarded(public.session)
+            return self if _here is None else _here
+        return self
 
     def enter(self) -> bool:
         """Begin a step, unless one is running. Returns whether a step was begun. Never raises."""
@@ -115,22 +141,32 @@ class StepAt:
 
         The script is not imported, so its lines are traced until the function exists.
         """
-        main = sys.modules[MAIN]
         first = self._path.partition(".")[0]
 
+        def replaced() -> bool:
+            module = sys.modules.get(self._module)
+            if module is None or first not in vars(module):
+                return False
+            self._instrument.guarded(self._replace, module)
+            return True
+
         def lines(_: FrameType, event: str, __: object) -> Any:
-            if first not in vars(main):
+            if not replaced():
                 return lines
             sys.settrace(None)
-            try:
-                self._replace(main)
-            except Exception as error:
-                self._instrument.fail(error)
             return None
 
         def calls(frame: FrameType, event: str, _: object) -> Any:
-            return lines if frame.f_globals is vars(main) and _is_module(frame) else None
+            name = frame.f_code.co_name
+            if name == "<module>":
+                module = sys.modules.get(self._module)
+                return lines if module and frame.f_globals is vars(module) else None
+            if name == "_bootstrap":  # a spawned process has read its script, and begins
+                sys.settrace(None)
+            return None
 
+        if replaced():  # in a fork
+            return
         if sys.gettrace() is None:
             self._problem = f"the program has not defined {self._path}"
             sys.settrace(calls)
@@ -181,13 +217,16 @@ class StepAt:
         """Why there was no step; empty if there was one."""
         if self._number:
             return ""
-        why = self._problem or "it was never called"
-        calls = f"; this process called {', '.join(self._seen)}" if self._seen else ""
+        why = self._problem or "this process never called it"
+        calls = f"; it called {', '.join(self._seen)}" if self._seen else ""
         return f"step_at: {self.name} has marked no step: {why}{calls}"
 
 
 class _Elsewhere:
     """Takes the place of `StepAt` in a process that the function was sent to. Marks nothing."""
+
+    def of_this_process(self) -> _Elsewhere:
+        return self
 
     def enter(self) -> bool:
         return False
@@ -196,5 +235,10 @@ class _Elsewhere:
         pass
 
 
-def _is_module(frame: FrameType) -> bool:
-    return frame.f_code.co_name == "<module>"
+class _Variables:
+    """The global variables that a function sees, as attributes."""
+
+    def __init__(self, function: Any) -> None:
+        variables = getattr(inspect.unwrap(function), "__globals__", None)
+        if variables is not None:
+            self.__dict__ = variables
