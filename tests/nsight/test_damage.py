@@ -92,7 +92,7 @@ def test_half_a_report_of_the_importer_is_removed(
 
 
 SMALL = """
-mount -t tmpfs -o size=1000k tmpfs "$1/out" || exit 77
+mount -t tmpfs -o size=500k tmpfs "$1/out" || exit 77
 cd "$1"
 PATH="$2:$PATH" "$3" -m gpuprof run --config c.yaml "$3" job.py
 PATH="$2:$PATH" "$3" -m gpuprof collect out/full >"$1/full.txt" 2>&1
@@ -103,7 +103,7 @@ echo $? >"$1/room.code"
 """
 JOB = """
 import gpuprof
-for number in range(10):
+for number in range(4):
     with gpuprof.step(number), gpuprof.timing().add_time("work"):
         pass
 """
@@ -113,7 +113,10 @@ for number in range(10):
 def test_a_full_disk_is_said_and_costs_no_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once there is room, `collect` makes the reports of all captures that nsys has kept."""
+    """Once there is room, `collect` makes the reports of all captures that nsys has kept.
+
+    A report is 150 to 280 kB.
+    """
     unshare = shutil.which("unshare")
     command = [str(unshare), "--user", "--map-root-user", "--mount"]
     if unshare is None or subprocess.run([*command, "true"]).returncode:
@@ -121,7 +124,7 @@ def test_a_full_disk_is_said_and_costs_no_report(
     (tmp_path / "out").mkdir()
     (tmp_path / "job.py").write_text(JOB)
     (tmp_path / "c.yaml").write_text(
-        "backend: nsight\nworker_groups: all\nsteps: ['0:10']\n"
+        "backend: nsight\nworker_groups: all\nsteps: ['0:4']\n"
         f"output_dir: {tmp_path / 'out'}\nnsight: {{preset: light, gate: nvtx}}\n"
     )
     monkeypatch.setenv("GPUPROF_RUN", "full")
@@ -130,8 +133,8 @@ def test_a_full_disk_is_said_and_costs_no_report(
     if done.returncode == 77:
         pytest.skip("this user cannot mount a file system")
     full, room = ((tmp_path / f"{name}.txt").read_text() for name in ("full", "room"))
-    assert "10 of 10" not in full
+    assert "4 of 4" not in full
     assert "full" in full.replace("out/full", "")
     assert "1\n" == (tmp_path / "full.code").read_text()
-    assert "10 of 10 reports complete" in room
+    assert "4 of 4 reports complete" in room
     assert "0\n" == (tmp_path / "room.code").read_text()

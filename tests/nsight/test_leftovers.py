@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from gpuprof.backend import Tool
+from gpuprof.backend import Tool, Window, Worker
+from gpuprof_nsight import NsightBackend
 from gpuprof_nsight._checks.diagnose import _importer
+from gpuprof_nsight._command.options import NsightOptions
 from gpuprof_nsight._names import GATE_RANGE
 from gpuprof_nsight._nsys import find
 from gpuprof_nsight._reports.leftovers import import_capture
@@ -26,6 +28,16 @@ gate.close(*here)
 (capture,) = glob.glob(os.environ["TMPDIR"] + "/*.qdstrm")
 shutil.copy(capture, sys.argv[1])
 """
+
+
+def whole(number: int) -> bytes:
+    """The bytes of a report that counts as whole."""
+    return (
+        b"NVIDIA Tegra Profiler Report 1."
+        + bytes(64)
+        + bytes([40 + number, *bytes(7)])
+        + b"U3w[END]"
+    )
 
 
 def program(path: Path, lines: str = "") -> Path:
@@ -75,6 +87,29 @@ def test_a_capture_is_imported_also_where_nsys_is_a_script(
     monkeypatch.setattr("gpuprof_nsight._nsys.find.PLACES", (str(shutil.which("nsys")),))
     assert import_capture(str(capture), str(report), str(script)) is None
     assert [GATE_RANGE] == [found.name for found in read(report).ranges()]
+
+
+def test_a_capture_in_the_place_of_a_report_is_that_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nsys moves a capture there that it could not import. A stand-in for the importer."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    windows = tuple(Window(number, number, number + 1) for number in (1, 2, 3))
+    worker = Worker("run", "A", 0, "node", "1", str(tmp_path), windows)
+    places = {2: tmp_path / "A-0.start-1.2", 1: scratch / "a", 3: scratch / "b"}
+    for number, place in places.items():
+        place.with_name(f"{place.name}.qdstrm").write_bytes(whole(number))
+    importer = program(tmp_path / "importer-stand-in", 'cp "$2" "$4"')
+    monkeypatch.setattr("gpuprof_nsight._nsys.find.importers", lambda tool: [str(importer)])
+    backend = NsightBackend(NsightOptions(options={"t": "nvtx"}))
+    collected = backend.collect_files(worker, windows, {}, ended=True, scratch=str(scratch))
+    names = {number: Path(path).name for number, (path,) in collected.files.items()}
+    assert {number: f"A-0.step-{number}.nsys-rep" for number in (1, 2, 3)} == names
+    contents = {number: (tmp_path / name).read_bytes() for number, name in names.items()}
+    assert {number: whole(number) for number in (1, 2, 3)} == contents
+    assert "" == collected.problem
+    assert [] == list(tmp_path.rglob("*.qdstrm"))
 
 
 @pytest.mark.parametrize("machine", ["x64", "armv8", "sbsa-armv8"])

@@ -166,8 +166,12 @@ class NsightBackend:
         worker = self._named(worker)
         final_names = name_reports(worker, windows, self._options, ended)
         if ended and scratch:
-            reports = [group for _, group in raw_reports(worker, windows, self._options)]
-            missing = [group for group in reports if group[0].number not in {*final_names, *files}]
+            reports = raw_reports(worker, windows, self._options)
+            missing = [
+                (raw_name, group)
+                for raw_name, group in reports
+                if group[0].number not in {*final_names, *files}
+            ]
             nsys = find.locate(self._options.executable) or self._options.executable
             collection = leftovers.import_leftovers(worker, missing, scratch, nsys)
             return Collected({**final_names, **collection.files}, collection.problem)

@@ -1,4 +1,4 @@
-"""Importing the unfinished captures in nsys's temporary directory."""
+"""Importing the captures that nsys has not turned into reports."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from gpuprof.backend import Collected, Worker, move
 from gpuprof_nsight._names import EXTENSION, raw_stem
 from gpuprof_nsight._nsys import find
 from gpuprof_nsight._reports.damage import damage
-from gpuprof_nsight._reports.name import Files, Windows, size_of
+from gpuprof_nsight._reports.name import Files, Windows, raw_names, size_of
 
+_CAPTURE = ".qdstrm"
 _IMPORT_DEADLINE = 600.0
 
 
 def import_leftovers(
-    worker: Worker, missing: Sequence[Windows], scratch: str, tool: str
+    worker: Worker, missing: Sequence[tuple[str, Windows]], scratch: str, tool: str
 ) -> Collected:
-    """Save the reports and raw captures in nsys's temporary directory.
+    """Save raw captures, and the reports in nsys's temporary directory.
 
-    nsys leaves reports there that it could not write to their path, and raw captures that it had no
-    time to turn into reports. The oldest goes to the first window; one without a window gets a name
-    of its own. A window that was open when nsys was killed has an incomplete capture, which cannot
-    be imported.
+    nsys moves a capture that it could not import to the report's place, if there is room. It leaves
+    in its temporary directory the reports that it could not write, and the other captures. The
+    oldest of these goes to the first window; one without a window gets a name of its own. A window
+    that was open when nsys was killed has an incomplete capture, which cannot be imported.
 
     Args:
-        missing: the captured windows without a report, in order, grouped by shared report.
+        missing: the reports that are missing, in order: each report's path in nsys, and the
+            windows that it would hold.
         scratch: nsys's temporary directory for this worker.
         tool: the path of nsys.
 
@@ -41,12 +43,17 @@ def import_leftovers(
     files = [
         file
         for file in Path(scratch).glob("*")
-        if file.suffix in (".qdstrm", EXTENSION) and size_of(str(file))
+        if file.suffix in (_CAPTURE, EXTENSION) and size_of(str(file))
     ]
     captures = sorted(files, key=lambda file: file.stat().st_ctime_ns)
+    moved = [(group, _moved_capture(worker, raw_name)) for raw_name, group in missing]
+    pairs = [
+        *((group, capture) for group, capture in moved if capture is not None),
+        *zip_longest((group for group, capture in moved if capture is None), captures),
+    ]
     final_names: Files = {}
     problems = []
-    for group, capture in zip_longest(missing, captures, fillvalue=None):
+    for group, capture in pairs:
         if capture is None:
             break
         raw = f"{raw_stem(worker)}.recovered{EXTENSION}"
@@ -56,10 +63,10 @@ def import_leftovers(
             else import_capture(str(capture), raw, tool)
         )
         if problem is not None and _has_no_room(worker.directory, capture):
-            left_over = sum(file.exists() for file in captures)
+            left_over = sum(file is not None and file.exists() for _, file in pairs)
             stays = "1 capture stays" if left_over == 1 else f"{left_over} captures stay"
             problems.append(
-                f"the disk of {worker.directory} is full: {stays} in {scratch}; "
+                f"the disk of {worker.directory} is full: {stays} in {capture.parent}; "
                 "make room, then run gpuprof collect"
             )
             break
@@ -75,6 +82,12 @@ def import_leftovers(
             final_names.update((window.number, [final]) for window in group or ())
         capture.unlink()
     return Collected(final_names, "; ".join(problems))
+
+
+def _moved_capture(worker: Worker, raw_name: str) -> Path | None:
+    """The capture that nsys has moved to the place of its report."""
+    names = (name.removesuffix(EXTENSION) + _CAPTURE for name in raw_names(worker, raw_name))
+    return next((Path(name) for name in names if size_of(name)), None)
 
 
 def import_capture(capture: str, report: str, tool: str) -> str | None:

@@ -29,12 +29,8 @@ def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended
     if not ended and ("none" in (gate, end) or end.endswith((":async", ":defer"))):
         return {}
     final_names: Files = {}
-    alone, first = f"{raw_stem(worker)}{EXTENSION}", f"{raw_stem(worker)}.1{EXTENSION}"
     for raw_name, group in raw_reports(worker, windows, options):
-        # nsys may name its first report before it knows whether more follow, so that report can
-        # have a number although it is the only one, or none although it is not.
-        names = (raw_name, alone, first) if raw_name in (alone, first) else (raw_name,)
-        raw = next(filter(size_of, names), None)
+        raw = next(filter(size_of, raw_names(worker, raw_name)), None)
         if raw is None:
             continue  # missing, or still empty: nsys creates the file first and fills it later
         final = move(raw, worker.final_stem(group[0]), EXTENSION)
@@ -49,6 +45,16 @@ def name_reports(worker: Worker, windows: Windows, options: NsightOptions, ended
             final = move(raw, worker.final_stem(window), EXTENSION)
             final_names.setdefault(window.number, []).extend(filter(None, [final]))
     return final_names
+
+
+def raw_names(worker: Worker, raw_name: str) -> tuple[str, ...]:
+    """The names that nsys may have given a report.
+
+    nsys may name its first report before it knows whether more follow, so that report can have a
+    number although it is the only one, or none although it is not.
+    """
+    alone, first = f"{raw_stem(worker)}{EXTENSION}", f"{raw_stem(worker)}.1{EXTENSION}"
+    return (raw_name, alone, first) if raw_name in (alone, first) else (raw_name,)
 
 
 def raw_reports(
