@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 from gpuprof._analysis import reading
 from gpuprof._analysis.explain import Explanation
 from gpuprof._report.explain import explain, helps
+from support.cluster import make
 from support.waiting import DEADLINE
 
 _DRIVER = """
@@ -65,15 +65,15 @@ ray.shutdown()
 
 def explained(directory: Path, planted: dict[str, float]) -> tuple[Explanation, str]:
     """Run the job with causes that take so many seconds; the answer, and what the run printed."""
-    with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
-        done = subprocess.run(
-            [sys.executable, "-c", _DRIVER, temporary, str(directory), json.dumps(planted)],
-            capture_output=True,
-            text=True,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
-            timeout=DEADLINE,
-            check=False,
-        )
+    temporary = make()
+    done = subprocess.run(
+        [sys.executable, "-c", _DRIVER, temporary, str(directory), json.dumps(planted)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        timeout=DEADLINE,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return explain(reading.read(next(directory.iterdir()))), done.stderr
 

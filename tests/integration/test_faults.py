@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from gpuprof._artifacts.runs import runs
 from gpuprof._shim.scratch import tool_processes
 from gpuprof.ray import Profiler
+from support.cluster import make
 from support.launching import config, start
 from support.report_reader import labels
 from support.waiting import DEADLINE, wait_until
@@ -218,16 +218,16 @@ if end == "ray.shutdown":
 )
 def test_a_driver_that_ends_early(tmp_path: Path, end: str) -> None:
     """Without `finalize` the closed window's report is there, and `gpuprof collect` names it."""
-    with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
-        command = [sys.executable, "-c", JOB, temporary, str(tmp_path), end]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
-        )
-        run, _ = done.stdout.split()
-        collected = subprocess.run(
-            [sys.executable, "-m", "gpuprof", "collect", str(tmp_path / run)], check=False
-        )
+    temporary = make()
+    command = [sys.executable, "-c", JOB, temporary, str(tmp_path), end]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    run, _ = done.stdout.split()
+    collected = subprocess.run(
+        [sys.executable, "-m", "gpuprof", "collect", str(tmp_path / run)], check=False
+    )
     assert 1 == collected.returncode  # one is missing
     manifest = json.loads((tmp_path / run / "manifest.json").read_text())
     closed, lost = manifest["receipt"]["rows"]

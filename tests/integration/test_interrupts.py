@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.cluster import make
 from support.waiting import DEADLINE
 
 pytestmark = [pytest.mark.nsys, pytest.mark.fault]
@@ -43,27 +43,27 @@ with Profiler(config(output, steps=eval(steps), on_error="disable")) as profiler
 @contextmanager
 def driver(directory: Path, steps: str) -> Iterator[subprocess.Popen[str]]:
     """The program above, in a process group of its own as a shell starts it, inside its step."""
-    with tempfile.TemporaryDirectory(prefix="gpi", ignore_cleanup_errors=True) as temporary:
-        program = directory / "driver.py"
-        program.write_text(DRIVER)
-        command = [sys.executable, str(program), str(directory / "output"), temporary, steps]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-        process = subprocess.Popen(
-            command,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        assert process.stdout is not None
-        try:
-            read_until(process, "inside")
-            yield process
-        finally:
-            process.kill()
-            process.wait()
-            process.stdout.close()
+    temporary = make()
+    program = directory / "driver.py"
+    program.write_text(DRIVER)
+    command = [sys.executable, str(program), str(directory / "output"), temporary, steps]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    try:
+        read_until(process, "inside")
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 def read_until(process: subprocess.Popen[str], word: str) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gpuprof._analysis import reading
+from support.cluster import make
 from support.waiting import DEADLINE
 
 _DRIVER = """
@@ -59,12 +59,9 @@ for crashes in (False, True):
 def ended(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, dict[str, Any]]]:
     """A run whose controller has ended, and one whose controller was killed."""
     places = [tmp_path_factory.mktemp(name) for name in ("ended", "killed")]
-    with (
-        tempfile.TemporaryDirectory(prefix="gp") as session,
-        (places[0] / "log").open("w") as log,
-    ):
+    with (places[0] / "log").open("w") as log:
         subprocess.run(
-            [sys.executable, "-c", _DRIVER, session, *map(str, places)],
+            [sys.executable, "-c", _DRIVER, make(), *map(str, places)],
             timeout=DEADLINE,
             check=True,
             stderr=log,

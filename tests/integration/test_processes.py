@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from gpuprof._artifacts.records import read_node
 from gpuprof.errors import ConfigError, ToolError
 from gpuprof.ray import Profiler
 from gpuprof.ray._channel import ENDED
+from support.cluster import make
 from support.integration_workers import AsyncWorker, Controller, Worker
 from support.launching import config, start
 from support.report_reader import labels
@@ -225,12 +225,12 @@ def test_ray_shutdown_without_finalize(
     ray: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """After a sudden end the closed report is complete and the tree seconds old."""
-    with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
-        command = [sys.executable, "-c", _JOB_WITHOUT_FINALIZE, temporary, str(tmp_path)]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=True
-        )
+    temporary = make()
+    command = [sys.executable, "-c", _JOB_WITHOUT_FINALIZE, temporary, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=True
+    )
     assert float(done.stdout) < 60
     assert 1 == done.stderr.count(f"the run was not finalized; run `gpuprof collect {tmp_path}/")
     (tree,) = tmp_path.glob("*/*/ActorGroup-0.start-1.json")
@@ -353,12 +353,12 @@ with profiler:
 
 def test_what_a_framework_starts_leaves_its_tree(tmp_path: Path) -> None:
     """With the job's runtime environment a plain task has its tree; actors keep their names."""
-    with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
-        command = [sys.executable, "-c", _JOB_OF_A_FRAMEWORK, temporary, str(tmp_path)]
-        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
-        )
+    temporary = make()
+    command = [sys.executable, "-c", _JOB_OF_A_FRAMEWORK, temporary, str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
     assert 0 == done.returncode, done.stderr
     assert "False True" == done.stdout.strip().splitlines()[-1], done.stderr
     trees = [

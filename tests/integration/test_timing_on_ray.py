@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 from typing import Any
 
+from support.cluster import make
 from support.waiting import DEADLINE
 
 # A driver of its own, as Ray serialises the classes of `__main__` by value, with the globals that
@@ -73,13 +73,13 @@ def paths(nodes: list[dict[str, Any]], above: str = "") -> dict[str, tuple[int, 
 
 def test_a_timing_of_the_drivers_module_travels_with_its_actors() -> None:
     """An actor gets one empty `Timing` for its methods and decorators."""
-    with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
-        done = subprocess.run(
-            [sys.executable, "-c", _DRIVER, temporary],
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-        )
+    temporary = make()
+    done = subprocess.run(
+        [sys.executable, "-c", _DRIVER, temporary],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
     assert 0 == done.returncode, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert [3, 4, [1, 2]] == found["results"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 
 from gpuprof._artifacts.ledger import RELEASES, WAITS, Ledger, ledgers
+from support.cluster import make
 from support.waiting import DEADLINE
 
 _DRIVER = """
@@ -75,15 +75,15 @@ def keys(ledger: Ledger, role: int, place: str) -> list[int]:
 
 def test_each_get_finds_the_call_that_it_waits_for(tmp_path: Path) -> None:
     """A plain actor and an async one: every key that the driver waits for is released once."""
-    with tempfile.TemporaryDirectory(prefix="gpr", ignore_cleanup_errors=True) as temporary:
-        done = subprocess.run(
-            [sys.executable, "-c", _DRIVER, temporary, str(tmp_path)],
-            capture_output=True,
-            text=True,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
-            timeout=DEADLINE,
-            check=False,
-        )
+    temporary = make()
+    done = subprocess.run(
+        [sys.executable, "-c", _DRIVER, temporary, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        timeout=DEADLINE,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "WARNING runtime_context" not in done.stderr
     (run,) = (path for path in tmp_path.iterdir() if path.is_dir() and path.name != "latest")
