@@ -102,12 +102,12 @@ check: $(READY) ## lint, formatting, types; the import direction is a test of it
 	@$(BIN)/python -m pytest -q tests/test_imports.py
 
 bench: $(READY) ## the benchmarks; fails at the end if a goal was missed
-	@$(BIN)/python -m pip install --quiet --group bench
-	@$(BIN)/python -m pip install --quiet --no-deps sample-factory lightning torchmetrics
+	@sh scripts/pip.sh $(VENV) install --group bench
+	@sh scripts/pip.sh $(VENV) install --no-deps sample-factory lightning torchmetrics
 	@missed=0; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || missed=1; done; exit $$missed
 
 docs: $(READY) ## the documentation's site, in site/; a warning is an error
-	@$(BIN)/python -m pip install --quiet --group docs
+	@sh scripts/pip.sh $(VENV) install --group docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean
 
 pictures: $(READY) ## draw a step of the demo for the README and the site, in light and dark
@@ -115,7 +115,7 @@ pictures: $(READY) ## draw a step of the demo for the README and the site, in li
 		&& $(BIN)/python scripts/step_picture.py $$directory/* docs/images/step; code=$$?; rm -r $$directory; exit $$code
 
 dist: $(READY) ## build all distributions into dist/, check them, and install each into an empty environment
-	@$(BIN)/python -m pip install --quiet --group release
+	@sh scripts/pip.sh $(VENV) install --group release
 	@rm -rf dist
 	@for project in $(PROJECTS); do $(BIN)/python -m build --no-isolation --outdir dist $$project >/dev/null || exit 1; done
 	@$(BIN)/twine check --strict dist/*
@@ -123,7 +123,7 @@ dist: $(READY) ## build all distributions into dist/, check them, and install ea
 	@DISTRIBUTIONS=$(CURDIR)/dist $(BIN)/python -m pytest -q --exhaustive tests/packaging
 
 release-dry-run: $(READY) ## all that a release does, but publish: build without a network, check, install for each Python here, run the demo, build the site
-	@$(BIN)/python -m pip install --quiet --group release
+	@sh scripts/pip.sh $(VENV) install --group release
 	@scripts/release-dry-run.sh
 
 clean: ## remove what was made

@@ -14,7 +14,7 @@ if [ -e "$ready" ] && [ -z "$(find "$list" "$0" "$here/setup.sh" $projects -newe
 fi
 sh "$here/setup.sh" "$venv"
 echo "frameworks: installing verl, RLinf, Sample Factory and what their workers import"
-if ! said=$("$venv/bin/python" -m pip --disable-pip-version-check install --quiet --no-deps --requirement "$list" 2>&1); then
+if ! said=$(sh "$here/pip.sh" "$venv" install --no-deps --requirement "$list" 2>&1); then
     echo "frameworks: not to be had: $(echo "$said" | grep -m 1 -i error || echo "$said" | tail -1)" >&2
     exit 3
 fi

@@ -16,7 +16,7 @@ sh "$here/setup.sh" "$venv"
 echo "jobs: installing Transformers, Lightning, TRL and Ray's libraries"
 # The torch that is there stays: another one may be several gigabytes.
 torch=$("$venv/bin/python" -c 'import torch; print(f"torch=={torch.__version__}")')
-if ! said=$("$venv/bin/python" -m pip --disable-pip-version-check install --quiet --requirement "$list" "$torch" 2>&1); then
+if ! said=$(sh "$here/pip.sh" "$venv" install --requirement "$list" "$torch" 2>&1); then
     echo "jobs: not to be had: $(echo "$said" | grep -m 1 -i error || echo "$said" | tail -1)" >&2
     exit 3
 fi

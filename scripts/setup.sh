@@ -23,30 +23,29 @@ if [ ! -x "$venv/bin/python" ]; then
     fi
 fi
 
-pip() {
-    "$venv/bin/python" -m pip --disable-pip-version-check "$@"
-}
-
 # First pip itself: before 23.3 it ignores the extra `rocprof_sys` with a mere warning.
-pip install --quiet --upgrade pip
+"$venv/bin/python" -m pip --disable-pip-version-check install --quiet --upgrade pip
+
+pip() {
+    sh "$(dirname "$0")/pip.sh" "$venv" "$@"
+}
 
 # The CPU build of torch by its exact version: that cannot turn into the CUDA build. Elsewhere whatever torch is on offer.
 if [ "${TORCH:-yes}" = no ]; then
     echo "setup: leaving torch out; the demo cannot run without it, and its tests are skipped"
 elif ! "$venv/bin/python" -c 'import torch' 2>/dev/null; then
     echo "setup: installing torch"
-    pip install --quiet 'torch==2.13.0+cpu' 2>/dev/null || {
+    pip install 'torch==2.13.0+cpu' 2>/dev/null || {
         echo "setup: no CPU build of torch here; the one that pip finds may be several gigabytes (TORCH=no leaves it out)"
-        pip install --quiet torch
+        pip install torch
     }
 fi
 
 echo "setup: installing gpuprof and what the demo and the tests use"
-# The groups first: they bring the build backend, which pip would otherwise install anew for each project. In a call of their own:
-# pip mixes them up with paths.
-pip install --quiet --group demo --group test --group check
+# The groups first: they bring the build backend. In a call of their own: pip mixes them up with paths.
+pip install --group demo --group test --group check
 # By path: the name `gpuprof` on PyPI is another project's.
-pip install --quiet --no-build-isolation --editable ./timing --editable '.[nsight,rocprof_sys,frameworks]' --editable ./backends/nsight \
+pip install --no-build-isolation --editable ./timing --editable '.[nsight,rocprof_sys,frameworks]' --editable ./backends/nsight \
     --editable ./backends/rocprof_sys --editable ./testing --editable ./frameworks/verl --editable ./frameworks/rlinf \
     --editable ./frameworks/nemo_rl --editable ./frameworks/sample_factory --editable ./examples/third_party_backend \
     --editable ./examples/py_spy
