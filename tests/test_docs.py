@@ -27,18 +27,6 @@ OURS = (
 )  # fmt: skip
 
 
-def test_the_page_of_keys_is_up_to_date() -> None:
-    """Every key of the schema and of our backends, as it is declared."""
-    done = subprocess.run(
-        [sys.executable, "scripts/keys_page.py", "--check"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (0, "") == (done.returncode, done.stderr)
-
-
 @pytest.mark.parametrize(
     "keys",
     [
@@ -186,9 +174,11 @@ def test_shell_scripts_parse() -> None:
         subprocess.run(["sh", "-n", str(script)], check=True)
 
 
-@pytest.mark.parametrize("script", ["api_page", "cli_page", "json_page", "options_page"])
+@pytest.mark.parametrize(
+    "script", ["api_page", "cli_page", "json_page", "keys_page", "options_page"]
+)
 def test_what_is_written_by_a_script_is_up_to_date(script: str) -> None:
-    """Public names, help and JSON of commands, and the options of AMD's launchers."""
+    """Public names, keys, help and JSON of commands, and the options of AMD's launchers."""
     command = [sys.executable, f"scripts/{script}.py", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (0, "") == (done.returncode, done.stderr)

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from gpuprof_timing import Timing, annotate
 
-from gpuprof._session.public import VARIABLE, sample, step, sync_mark, timer, timing
+from gpuprof._session.public import (
+    VARIABLE,
+    sample,
+    step,
+    step_metrics,
+    sync_mark,
+    timer,
+    timing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +25,18 @@ if TYPE_CHECKING:
     from gpuprof._plan.groups import Place
     from gpuprof._plan.job import Plan
 
-__all__ = ["Plan", "Timing", "annotate", "plan", "sample", "step", "sync_mark", "timer", "timing"]
+__all__ = [
+    "Plan",
+    "Timing",
+    "annotate",
+    "plan",
+    "sample",
+    "step",
+    "step_metrics",
+    "sync_mark",
+    "timer",
+    "timing",
+]
 
 if os.environ.get(VARIABLE):
     # All that a session needs is imported here. Two threads that imported parts of it at the same

@@ -90,11 +90,31 @@ def test_steps_before_a_time_do_not_count(tmp_path: Path) -> None:
     assert suspect(run, since=run.steps[-5].start) is None
 
 
+def test_before_any_step_counts_nobody_is_a_suspect(tmp_path: Path) -> None:
+    """As just after a capture."""
+    run = reading.read(job(tmp_path, slow))
+    assert suspect(run, since=run.steps[-1].end) is None
+
+
+@pytest.mark.parametrize(("captured", "is_found"), [(range(12, 16), True), (range(0), False)])
+def test_captured_steps_are_no_baseline(captured: range, is_found: bool, tmp_path: Path) -> None:
+    """A profiler made them slow; had they been slow without one, the rank would vary that much."""
+
+    def forward(step: int, rank: int) -> float:
+        return 300 if rank == 3 and step in range(12, 16) else slow(step, rank)
+
+    run = reading.read(job(tmp_path, forward, steps=ONSET + 15))
+    reading.mark(run, [reading.Captured(captured, None)])
+    assert is_found == (suspect(run) is not None)
+
+
 @pytest.mark.parametrize(
     "forward",
     [
         pytest.param(lambda step, rank: 100 + 4 * step, id="longer responses"),
         pytest.param(lambda step, rank: 1500 if step % 10 == 9 else 100, id="evaluations"),
+        pytest.param(lambda step, rank: 900 if rank == 0 and step % 10 == 9 else 100,
+                     id="checkpoints"),
         pytest.param(lambda step, rank: 900 if (step, rank) in ((20, 3), (50, 3)) else 100,
                      id="pauses"),
         pytest.param(lambda step, rank: 104 if rank == 3 else 100, id="a little slower"),

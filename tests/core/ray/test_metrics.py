@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Iterator
 
+import gpuprof
 import pytest
+from gpuprof._session.metrics import Metrics
 from gpuprof.ray import Profiler
-from gpuprof.ray._metrics import Metrics, Sink
+from gpuprof.ray._metrics import Sink
 from support.waiting import wait_until
 
 
@@ -19,7 +21,7 @@ def test_the_last_step_has_its_duration_and_rates() -> None:
             pass
         with profiler.step(1, samples=8, buffer=3):
             pass
-        metrics = profiler.step_metrics()
+        metrics = gpuprof.step_metrics()
     assert [
         "gpuprof/buffer",
         "gpuprof/samples_per_second",
@@ -31,8 +33,8 @@ def test_the_last_step_has_its_duration_and_rates() -> None:
 
 def test_nothing_is_known_before_the_first_step() -> None:
     """So the dictionary is empty."""
-    with Profiler({"backend": "none"}) as profiler:
-        assert {} == profiler.step_metrics()
+    with Profiler({"backend": "none"}):
+        assert {} == gpuprof.step_metrics()
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 
 import pytest
-from gpuprof._artifacts import companion, runs, slow_ranks
+from gpuprof._artifacts import runs, slow_ranks
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._config.load import load
 from gpuprof._report.companion import Companion
-from gpuprof._session import orders
+from gpuprof._session import companion, orders
 from support.run_files import manifest
-from support.simulated_run import SimulatedLedger
+from support.simulated_run import EPOCH, SimulatedLedger
 from support.waiting import wait_until
 
 MS = 1_000_000
@@ -73,6 +73,23 @@ def test_where_nothing_can_be_captured_the_rank_is_still_named(run: str) -> None
     assert f"{SAYS}: gpuprof explain shows which lines it runs there" == sentence
 
 
+def test_after_a_capture_nobody_is_looked_for(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a minute, since reports are written meanwhile; here the same rank would be found."""
+    began = [time.time_ns()]
+    monkeypatch.setattr(time, "time_ns", lambda: began[0])
+    monkeypatch.setattr(slow_ranks, "found", lambda directory: [])
+    companion_of_run = Companion(run, most=2)
+
+    def noted() -> int:
+        companion_of_run.look()
+        return len(list(Path(run).glob("slow-*.json")))
+
+    began[0] = EPOCH - 60 * 10**9
+    assert [1, 2] == [noted(), noted()]
+    began[0] = EPOCH
+    assert [3, 3] == [noted(), noted()]
+
+
 def test_no_more_ranks_are_captured_than_wanted(run: str) -> None:
     """Here none, although one is slow."""
     Companion(run, most=0).look()
@@ -117,21 +134,19 @@ def test_the_companion_ends_with_the_run(run: str) -> None:
     assert not Companion(run, most=0).look()
 
 
-def test_the_companion_ends_with_the_job(tmp_path: Path) -> None:
+def test_the_companion_ends_with_the_job(run: str) -> None:
     """Also if the job is killed."""
     program = (
         "import sys, time\n"
-        "from gpuprof._artifacts import companion\n"
-        "companion.start(sys.argv[1], 1)\n"
+        "from gpuprof._session import companion\n"
+        "companion.start(sys.argv[1])\n"
         "print('started', flush=True)\n"
         "time.sleep(600)\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE
-    ) as job:
+    with subprocess.Popen([sys.executable, "-c", program, run], stdout=subprocess.PIPE) as job:
         assert job.stdout is not None
         job.stdout.readline()
-        searching = f"{tmp_path} 1 {job.pid}"
+        searching = f"{run} {job.pid}"
         wait_until(lambda: processes(searching), "started: the companion")
         os.kill(job.pid, signal.SIGKILL)
         wait_until(lambda: not processes(searching), "ended: the companion")

@@ -77,6 +77,8 @@ def suspect(run: Run, since: int = 0, known: Collection[str] = ()) -> Suspect | 
         known: names of ranks that are known to be slow.
     """
     positions = [position for position in written(run) if run.steps[position].start >= since]
+    if not positions:
+        return None
     _keep(run, positions)
     stragglers_now = [_became_slow(run, group, known) for group in run.groups]
     for least in _LATEST:
@@ -100,7 +102,7 @@ def _keep(run: Run, positions: Collection[int]) -> None:
 
 def _last(run: Run, positions: Sequence[int], least: int) -> Sequence[int]:
     """The last of some steps, so many or more that take `_LASTING`; empty if all take less."""
-    since = run.steps[positions[-1]].end - _LASTING if positions else 0
+    since = run.steps[positions[-1]].end - _LASTING
     before = [at for at in positions if run.steps[at].start <= since]
     return positions[max(0, min(len(before) - 1, len(positions) - least)) :] if before else []
 

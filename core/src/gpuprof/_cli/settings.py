@@ -122,6 +122,19 @@ def find_run(name: str, output_dir: str) -> str:
     return path
 
 
+def about_run(name: str, output_dir: str) -> runs.About:
+    """What is known about a run, given by name or by its directory.
+
+    Raises:
+        ConfigError: it is not a run's directory.
+    """
+    path = find_run(name, output_dir)
+    about = runs.about(path)
+    if about is None:
+        raise ConfigError(f"{path}: not a run's directory; gpuprof runs lists the runs")
+    return about
+
+
 def end(problems: Collection[str]) -> None:
     """Print the problems on stderr. If there are any, exit with code 1."""
     for problem in problems:

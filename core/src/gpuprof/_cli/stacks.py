@@ -6,7 +6,6 @@ import time
 
 import click
 
-from gpuprof._artifacts import runs
 from gpuprof._cli import settings
 from gpuprof._session import stall
 from gpuprof.errors import ConfigError
@@ -40,10 +39,8 @@ def command(
     from gpuprof._artifacts.dumps import ANSWERED, ask, unasked
     from gpuprof._report import standstill
 
-    path = settings.find_run(name, output_dir)
-    about = runs.about(path)
-    if about is None:
-        raise ConfigError(f"{path}: not a run's directory; gpuprof runs lists the runs")
+    about = settings.about_run(name, output_dir)
+    path = about.directory
     if about.goes_on() is False:
         reason = f"{path}: the run has ended; expected a running job"
         raise ConfigError([reason, *stall.reports(path)])

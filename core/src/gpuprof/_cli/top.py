@@ -12,7 +12,6 @@ import click
 from gpuprof._artifacts import runs
 from gpuprof._cli import settings
 from gpuprof._terminal import printable, unescaped
-from gpuprof.errors import ConfigError
 
 _SHARE = 0.1
 """At most this share of a core is used, however large the run is."""
@@ -43,9 +42,7 @@ def command(name: str, output_dir: str, every: float, once: bool, as_json: bool)
     from gpuprof._analysis.live import Live
     from gpuprof._report import top
 
-    path = settings.find_run(name, output_dir)
-    if runs.about(path) is None:
-        raise ConfigError(f"{path}: not a run's directory; gpuprof runs lists the runs")
+    path = settings.about_run(name, output_dir).directory
     live = Live(Path(path))
     screen = sys.stdout.isatty() and not once and not as_json
     while True:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import attrs
 
-from gpuprof._artifacts import alive, close, companion, records, runs
+from gpuprof._artifacts import alive, close, records, runs
 from gpuprof._artifacts.collect import Collection, ThisNode
 from gpuprof._artifacts.reasons import Reason
 from gpuprof._artifacts.receipt import ReceiptRow, how_far
@@ -26,6 +26,7 @@ from gpuprof._log import log
 from gpuprof._plan.planner import Planner
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
+from gpuprof._session import companion
 from gpuprof._session.orders import make as make_orders
 from gpuprof._shim import inherited, node
 from gpuprof._shim.files import tool_status
@@ -107,7 +108,7 @@ def run(config: Config, group: str, words: Sequence[str]) -> int:
         log().warning("%s; the job goes on without profiling", error)
         inherited.become(list(words))
     if of.rank == 0 and config.capture_slow:
-        companion.start(directory, config.capture_slow)
+        companion.start(directory)
     if not plan.wrapped:
         # nothing would bring the tree of an unwrapped rank home from the staging directory
         planner = Planner(config, run_id, os.path.dirname(directory))

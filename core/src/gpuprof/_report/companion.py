@@ -1,6 +1,6 @@
 """The companion of a run: captures ranks that become slow, and writes metrics of the last step.
 
-``python -m gpuprof._report.companion DIRECTORY MOST PID`` runs beside the job until the process PID
+``python -m gpuprof._report.companion DIRECTORY PID`` runs beside the job until the process PID
 ends. It reads the ledgers in the run's directory, and gives orders as `gpuprof capture` does.
 """
 
@@ -17,10 +17,10 @@ from pathlib import Path
 from gpuprof._analysis.last_step import of_last_step
 from gpuprof._analysis.live import Live
 from gpuprof._analysis.trigger import SECONDS, STEPS, Suspect, suspect
-from gpuprof._artifacts import companion, runs, slow_ranks
+from gpuprof._artifacts import runs, slow_ranks
 from gpuprof._log import log
 from gpuprof._report.words import duration, percentage
-from gpuprof._session import orders
+from gpuprof._session import companion, orders
 from gpuprof._shim.processes import process_start
 from gpuprof.errors import OutputError
 
@@ -36,7 +36,7 @@ _ALIVE = 0.2
 _LARGEST_RATIO = 10
 
 
-def main(directory: str, most: int, pid: int) -> None:
+def main(directory: str, pid: int) -> None:
     """Look at a job until it ends.
 
     Args:
@@ -50,7 +50,9 @@ def main(directory: str, most: int, pid: int) -> None:
         except OSError:
             return  # another process of the job has started it before
         try:
-            Companion(directory, most).run()
+            info = runs.about(directory)
+            if info is not None:
+                Companion(directory, info.config.get("capture_slow", 0)).run()
         except Exception as error:
             log().warning(
                 "the run is no longer watched for slow ranks and metrics: %s: %s",
@@ -66,7 +68,11 @@ def _end_with(pid: int, start: str | None) -> None:
 
 
 class Companion:
-    """Looks at a running job."""
+    """Looks at a running job.
+
+    Args:
+        most: slow ranks to capture.
+    """
 
     def __init__(self, directory: str, most: int) -> None:
         self._directory = directory
@@ -132,4 +138,4 @@ def words(slow: Suspect) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]))

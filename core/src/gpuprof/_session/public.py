@@ -17,11 +17,12 @@ from gpuprof_timing import Timing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from gpuprof_timing.instrument import Arguments, Key, Scope
 
     from gpuprof._session.ledger import LedgerWriter
+    from gpuprof._session.metrics import StepMetrics
     from gpuprof._session.samples import Phase
     from gpuprof._session.session import Session
     from gpuprof.backend.types import Window
@@ -42,6 +43,8 @@ _driver_step: Callable[[int], AbstractContextManager[object]] | None = None
 workers."""
 _driver_ledger: LedgerWriter | None = None
 """The ledger of a driver, which has no session."""
+_metrics: StepMetrics | None = None
+"""The metrics of this process's steps, or of its run's if it is the driver."""
 _BARRIERS = 4
 """The number of barriers in `sync_mark`. The first one lets all processes arrive; the fastest one
 counts."""
@@ -132,7 +135,7 @@ def session() -> Session | None:
 
     ``None`` in a process without a plan, or where the session cannot start.
     """
-    global _session, _started, _starting, _library_steps
+    global _session, _started, _starting, _library_steps, _metrics
     if _started:
         return _session
     with _lock:  # the driver and the job may both make the first call, on different threads
@@ -141,6 +144,7 @@ def session() -> Session | None:
             _session = _start()
             _started = True
             if _session is not None:
+                _metrics = _metrics or _session.metrics
                 if _session.row.get("step_at"):
                     _session.begin(int, _mark_step)
                 elif _session.row.get("library_steps"):
@@ -202,10 +206,29 @@ def step(number: int, /, **attributes: float) -> AbstractContextManager[object]:
     context = _step(this_session, number)
     if not attributes:
         return context
-    ledger = this_session.ledger
-    if ledger is None or not isinstance(number, int):
+    if not isinstance(number, int):
         return this_session.totals.step(context, attributes)
-    return this_session.totals.step(context, attributes, partial(ledger.attributes, number))
+    keep = partial(_keep_attributes, this_session.ledger, number)
+    return this_session.totals.step(context, attributes, keep)
+
+
+def step_metrics() -> dict[str, float | str]:
+    """What is known about the last step, for the job's own tracker.
+
+    On Ray, call it in the driver, and elsewhere in one rank. The keys begin with ``gpuprof/``. The
+    duration and the rates are those of the last step of this process. Figures from the ledgers are
+    about all processes, a few seconds old, and begin with the second call; ``recorded_step`` is
+    their step. docs/while-it-runs.md describes all keys. Empty where nothing is recorded.
+
+    >>> step_metrics()
+    {}
+    """
+    if not _started:
+        session()
+    if _metrics is None:
+        return {}
+    _metrics.begin()
+    return {f"gpuprof/{name}": value for name, value in _metrics.latest().items()}
 
 
 def sample(sample: str | int, /, phase: str = "generate") -> Phase | NoPhase:
@@ -238,9 +261,16 @@ def sample(sample: str | int, /, phase: str = "generate") -> Phase | NoPhase:
 
 def _step(this_session: Session, number: int) -> AbstractContextManager[object]:
     inner = _in_windows(this_session, number)
-    if this_session.ledger is None or not isinstance(number, int):
-        return inner
-    return _NotedStep(this_session.ledger, number, inner)
+    return _NotedStep(this_session.ledger, number, inner) if isinstance(number, int) else inner
+
+
+def _keep_attributes(
+    ledger: LedgerWriter | None, number: int, attributes: Mapping[str, float]
+) -> None:
+    if ledger is not None:
+        ledger.attributes(number, attributes)
+    if _metrics is not None:
+        _metrics.attributes(number, attributes)
 
 
 def mark_with(driver_step: Callable[[int], AbstractContextManager[object]]) -> None:
@@ -253,6 +283,12 @@ def record_with(ledger: LedgerWriter) -> None:
     """Record the samples of this process, which is the run's driver, in the driver's ledger."""
     global _driver_ledger
     _driver_ledger = ledger
+
+
+def measure_with(metrics: StepMetrics) -> None:
+    """Make the metrics of this process, which is the run's driver, those of the driver's steps."""
+    global _metrics
+    _metrics = metrics
 
 
 def _mark_step(number: int) -> AbstractContextManager[object]:
@@ -343,26 +379,31 @@ def _in_windows(this_session: Session, number: int) -> AbstractContextManager[ob
 
 
 class _NotedStep(AbstractContextManager[None]):
-    """A step whose beginning and end are noted in the ledger."""
+    """A step whose beginning and end are noted in the ledger, if there is one, and its duration."""
 
-    __slots__ = ("_inner", "_ledger", "_number")
+    __slots__ = ("_inner", "_ledger", "_number", "_started")
 
     def __init__(
-        self, ledger: LedgerWriter, number: int, inner: AbstractContextManager[object]
+        self, ledger: LedgerWriter | None, number: int, inner: AbstractContextManager[object]
     ) -> None:
         self._ledger = ledger
         self._number = number
         self._inner = inner
 
     def __enter__(self) -> None:
-        self._ledger.begin_step(self._number)
+        if self._ledger is not None:
+            self._ledger.begin_step(self._number)
         self._inner.__enter__()
+        self._started = time.perf_counter()
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        if kind is None and _metrics is not None:
+            _metrics.step(self._number, time.perf_counter() - self._started)
         try:
-            self._inner.__exit__(*error)
+            self._inner.__exit__(kind, *rest)
         finally:
-            self._ledger.end_step(self._number)
+            if self._ledger is not None:
+                self._ledger.end_step(self._number)
 
 
 class _Step(AbstractContextManager[None]):
@@ -425,14 +466,14 @@ def _forget() -> None:
     If the child uses gpuprof, it starts its own session.
     """
     global _session, _started, _starting, _lock, _timing, _library_steps, _driver_step
-    global _driver_ledger
+    global _driver_ledger, _metrics
     if _session is not None:
         from gpuprof_timing import set_range_opener
 
         set_range_opener(None)
         atexit.unregister(_end)
     _session, _started, _starting, _library_steps, _driver_step = None, False, False, None, None
-    _driver_ledger = None
+    _driver_ledger = _metrics = None
     _lock = threading.RLock()  # another thread may have held it
     _timing = Timing(f"Process {os.getpid()} profile")
 

@@ -22,6 +22,7 @@ from gpuprof._session.environment import environment
 from gpuprof._session.file import SESSION_VERSION, SessionFile, TreeEntry, WindowEntry, files_of
 from gpuprof._session.ledger import DRAIN_INTERVAL, STEP_AT, LedgerWriter, make_header
 from gpuprof._session.left_out import LeftOut
+from gpuprof._session.metrics import StepMetrics
 from gpuprof._session.patience import answered, scratch_of
 from gpuprof._session.step_times import StepOutside, StepTimes
 from gpuprof._session.totals import Totals, lines
@@ -67,6 +68,7 @@ class Session:
         held: the window that a step has asked for and must close; the driver closes the windows
             that it has asked for itself.
         step_times: the durations of the steps inside and outside windows.
+        metrics: those of the process's last step.
         ledger: the record of when scopes began and ended; ``None`` if the ledger is switched off.
         launched: whether `gpuprof run` has started this process, and no other process ends its run.
         drives: whether the process's tree is that of the run's driver.
@@ -108,6 +110,7 @@ class Session:
         self._silent: Future[str | None] | None = None
         self.step_times = StepTimes()
         self.totals = Totals()
+        self.metrics = StepMetrics(row.get("run_directory"))
         self.ended = False
         self.launched = False
         self.drives = False
@@ -262,6 +265,7 @@ class Session:
     def end(self) -> None:
         """End the session: close the open window and the ledger, and write the file a last time."""
         self.ended = True
+        self.metrics.end()
         self.answerer.end()
         if self.windows.current is not None:
             self.close(self.windows.current.number)

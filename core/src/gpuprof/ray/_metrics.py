@@ -1,90 +1,22 @@
-"""Metrics of the last step: for the job's own tracker, and for Ray's metrics."""
+"""Metrics of the last step as Ray's own metrics."""
 
 from __future__ import annotations
 
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from gpuprof._artifacts import companion
 from gpuprof._log import log
-from gpuprof._session.totals import GAUGES, number_of
+from gpuprof._session.metrics import Metrics
 
-Metrics = dict[str, float | str]
-PREFIX = "gpuprof/"
-_INTERVAL = 1.0
-"""Seconds between two looks at what the companion has written."""
 _MOST = 64
 """Steps that may wait for Ray."""
 _LAST = 1.0
 """Seconds that the end of the run waits for Ray."""
 _LABELS = {"bound_share": "bound_by", "waits_share": "waits", "slowest_ratio": "slowest_rank"}
 """Metrics of somebody, and the metric with his name: a gauge has it as the tag ``of``."""
-
-
-class StepMetrics:
-    """What is known about the last step that has ended.
-
-    Args:
-        run_directory: the run directory; ``None`` if nothing is recorded.
-    """
-
-    def __init__(self, run_directory: str | None, most: int) -> None:
-        self._run_directory = run_directory
-        self._most = most
-        self._last: tuple[int, float] | None = None
-        self._attributes: tuple[int, Mapping[str, float]] = (-1, {})
-        self._recorded: Metrics = {}
-        self._ended: threading.Event | None = None
-
-    def begin(self) -> None:
-        """Have the companion look at the recorded steps from now on. A second call does nothing."""
-        if self._ended is not None or self._run_directory is None:
-            return
-        self._ended = threading.Event()
-        try:
-            companion.want_metrics(self._run_directory)
-        except OSError as error:
-            log().warning("step_metrics: no figures of recorded steps: %s", error)
-            return
-        companion.start(self._run_directory, self._most)
-        threading.Thread(target=self._follow, name="gpuprof-metrics", daemon=True).start()
-
-    def end(self) -> None:
-        """Look no more."""
-        if self._ended is not None:
-            self._ended.set()
-
-    def step(self, number: int, seconds: float) -> None:
-        """Note a step that has ended."""
-        self._last = number, seconds
-
-    def attributes(self, number: int, attributes: Mapping[str, float]) -> None:
-        """Note the attributes of a step that has ended."""
-        self._attributes = number, attributes
-
-    def latest(self) -> Metrics:
-        """The metrics of the last step."""
-        metrics: Metrics = {}
-        if self._last is not None:
-            number, seconds = self._last
-            metrics = {"step": number, "step_seconds": seconds}
-            if self._attributes[0] == number and seconds > 0:
-                for name, value in self._attributes[1].items():
-                    amount = number_of(value)
-                    if amount is not None:
-                        rate = name not in GAUGES
-                        key = f"{name}_per_second" if rate else name
-                        metrics[key] = amount / seconds if rate else amount
-        return metrics | self._recorded
-
-    def _follow(self) -> None:
-        assert self._ended is not None
-        assert self._run_directory is not None
-        while not self._ended.wait(_INTERVAL):
-            self._recorded = companion.metrics(self._run_directory) or self._recorded
 
 
 class Sink:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import attrs
 from gpuprof_timing import Timing
 
-from gpuprof._artifacts import close, companion, early_ends, manifest, runs
+from gpuprof._artifacts import close, early_ends, manifest, runs
 from gpuprof._artifacts.collect import Collection
 from gpuprof._artifacts.receipt import Receipt
 from gpuprof._artifacts.records import NodeRecord, read_node
@@ -29,13 +29,14 @@ from gpuprof._plan.planner import Planner, ledger_limits
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof._report import printing
 from gpuprof._report.trees import DRIVER, introduce
-from gpuprof._session import dump, instruments, public
+from gpuprof._session import companion, dump, instruments, public
 from gpuprof._session.control import ControlThread
 from gpuprof._session.dump import Answerer
 from gpuprof._session.file import TotalsEntry, TreeEntry
 from gpuprof._session.instruments.instrument import Hooks, Instrument
 from gpuprof._session.ledger import DRAIN_INTERVAL, LAST_SECONDS, LedgerWriter, make_header
 from gpuprof._session.left_out import LeftOut
+from gpuprof._session.metrics import StepMetrics
 from gpuprof._session.orders import make as make_orders
 from gpuprof._session.session import CLOSE_DEADLINE
 from gpuprof._session.step_times import StepTimes
@@ -62,7 +63,7 @@ from gpuprof.ray._ending import (
 )
 from gpuprof.ray._exits import ended_by_job
 from gpuprof.ray._interrupts import Interrupts
-from gpuprof.ray._metrics import PREFIX, RayGauges, Sink, StepMetrics
+from gpuprof.ray._metrics import RayGauges, Sink
 from gpuprof.ray._mistakes import MistakeLog, UnregisteredActors
 from gpuprof.ray._nodes import Nodes
 from gpuprof.ray._parts import Part, together
@@ -182,7 +183,8 @@ class Profiler:
         self._problems: list[str] = []
         self._steps = Steps(self._begin_step, self._end_step)
         self._step_times = StepTimes()
-        self._metrics = StepMetrics(self.directory, self.config.capture_slow)
+        self._metrics = StepMetrics(self.directory)
+        public.measure_with(self._metrics)
         self._sink: Sink | None = None
         self._totals = Totals()
         self._discrete = False
@@ -199,7 +201,7 @@ class Profiler:
         self._runner_tree = self._begin_tree()
         self._answerer = self._begin_answerer()
         if self.directory is not None and self.config.capture_slow:
-            companion.start(self.directory, self.config.capture_slow)
+            companion.start(self.directory)
         if self.directory is not None and self.config.ray_metrics:
             self._metrics.begin()
             self._sink = Sink("ray_metrics", RayGauges(self.run).send)
@@ -501,22 +503,6 @@ class Profiler:
         self._metrics.attributes(number, attributes)
         if self._sink is not None:
             self._sink.put(self._metrics.latest())
-
-    def step_metrics(self) -> dict[str, float | str]:
-        """What is known about the last step, for the job's own tracker.
-
-        The keys begin with ``gpuprof/``. The duration and rates are those of the last step. Figures
-        from the ledgers are a few seconds old, and begin with the second call; ``recorded_step`` is
-        their step. docs/while-it-runs.md describes all keys.
-
-        >>> with Profiler({"backend": "none"}) as profiler:
-        ...     with profiler.step(0, tokens=512):
-        ...         pass
-        ...     sorted(profiler.step_metrics())
-        ['gpuprof/step', 'gpuprof/step_seconds', 'gpuprof/tokens_per_second']
-        """
-        self._metrics.begin()
-        return {f"{PREFIX}{name}": value for name, value in self._metrics.latest().items()}
 
     def finalize(self, timeout: float = CLOSE_DEADLINE) -> Receipt:
         """End the run: close windows, collect trees and reports, print. A second call does nothing.

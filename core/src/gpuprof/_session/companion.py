@@ -19,16 +19,13 @@ _METRICS = ".metrics.json"
 """The file that says that metrics are wanted, and holds them."""
 
 
-def start(run_directory: str, most: int) -> None:
+def start(run_directory: str) -> None:
     """Start the companion of a run, which ends with this process. A second one ends at once.
 
     It is a child of nobody here, since the job may wait for all of its children.
-
-    Args:
-        most: slow ranks to capture.
     """
     command = [sys.executable, "-m", "gpuprof._report.companion"]
-    command += [run_directory, str(most), str(os.getpid())]
+    command += [run_directory, str(os.getpid())]
     try:
         subprocess.run(
             ["/bin/sh", "-c", '"$@" &', "sh", *command],
