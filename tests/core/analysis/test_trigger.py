@@ -101,9 +101,9 @@ def test_captured_steps_are_no_baseline(captured: range, is_found: bool, tmp_pat
     """A profiler made them slow; had they been slow without one, the rank would vary that much."""
 
     def forward(step: int, rank: int) -> float:
-        return 300 if rank == 3 and step in range(12, 16) else slow(step, rank)
+        return 10 * (300 if rank == 3 and step in range(12, 16) else slow(step, rank))
 
-    run = reading.read(job(tmp_path, forward, steps=ONSET + 15))
+    run = reading.read(job(tmp_path, forward, steps=ONSET + 3))
     reading.mark(run, [reading.Captured(captured, None)])
     assert is_found == (suspect(run) is not None)
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from gpuprof._artifacts.alive import this_process
 from gpuprof._cli import main
+from support.launched import environment
 from support.run_files import run_file
 from support.simulated_job import Job
 
@@ -55,6 +63,22 @@ def test_it_ends_with_the_run(tmp_path: Path) -> None:
     driver = {**this_process(), "start": "0"}
     (directory / "run.json").write_text(json.dumps(run_file("run", driver=driver)))
     assert 1 == top(directory).output.count("run: has ended")
+
+
+def test_a_low_window_says_what_it_lacks(running: Path) -> None:
+    """Its last line counts the lines that do not fit."""
+    driver, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 12, 80, 0, 0))
+    command = [sys.executable, "-m", "gpuprof", "top", str(running)]
+    with subprocess.Popen(command, stdout=terminal, env=environment(LINES="")) as process:
+        os.close(terminal)
+        shown = b""
+        while b"\x1b[J" not in shown:
+            shown += os.read(driver, 4096)
+        process.kill()
+    os.close(driver)
+    lines = shown.decode().split("\x1b[J")[0].splitlines()
+    assert (11, True) == (len(lines), "more lines: a larger window" in lines[-1])
 
 
 def test_a_run_without_a_record_says_so(tmp_path: Path) -> None:

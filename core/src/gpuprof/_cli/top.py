@@ -61,11 +61,17 @@ def command(name: str, output_dir: str, every: float, once: bool, as_json: bool)
 
 
 def _show(words: str, screen: bool) -> None:
-    """Print what was seen; on a screen, in place of what was seen before, as far as it fits."""
+    """Print what was seen; on a screen, in place of what was seen before, as far as it fits.
+
+    The last line that fits says how many do not.
+    """
     if not screen:
         click.echo(words)
         return
-    lines = printable(words).splitlines()[: shutil.get_terminal_size().lines - 1]
+    lines, most = printable(words).splitlines(), shutil.get_terminal_size().lines - 1
+    if len(lines) > most:
+        more = len(lines) - most + 1
+        lines[most - 1 :] = [f"({more} more lines: a larger window, or --once, shows them)"]
     out = unescaped(sys.stdout)
     out.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
     out.flush()

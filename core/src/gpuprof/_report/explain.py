@@ -98,7 +98,7 @@ def text(answer: Explanation, width: int | None = None, hint: str = "") -> str:
         verdict(answer),
         "Where the time goes\n" + _groups(answer, width, hint) if answer.groups else "",
         *(
-            _path(answer, path, width, hint)
+            "\n".join([path_text(path, width, hint), *_lacked(answer, path)])
             for path in answer.paths
             if path.why != "slowest" or path.seconds >= _MUCH_SLOWER * answer.seconds["median"]
         ),
@@ -544,9 +544,16 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
     return "\n".join(lines)
 
 
-def _path(answer: Explanation, path: CriticalPath, width: int | None, hint: str) -> str:
+def path_text(
+    path: CriticalPath, width: int | None, hint: str = "", most: int | None = None
+) -> str:
+    """The critical path of a step as a table, with its title.
+
+    Args:
+        most: how many parts to show; ``None``: all that matter.
+    """
     headers = ["time", "share", "worker", "scope", "in steps", ""]
-    parts = [part for part in path.parts if part.share >= _LEAST_SHARE]
+    parts = [part for part in path.parts if part.share >= _LEAST_SHARE][:most]
     rows = [
         [
             duration(part.seconds),
@@ -571,16 +578,12 @@ def _path(answer: Explanation, path: CriticalPath, width: int | None, hint: str)
         rows,
         right=["time", "share", "in steps"],
         optional=["in steps"],
-        shorten={"scope": "start", "worker": "end"},
+        shorten={"scope": "start", "worker": "start"},
         width=width,
         hint=hint,
     )
-    which = {
-        "median": f"Critical path of step {path.step}, the median one",
-        "slowest": f"Critical path of step {path.step}, the slowest one",
-        "chosen": f"Critical path of step {path.step}",
-    }[path.why]
-    return "\n".join([f"{which}: {duration(path.seconds)}", table, *_lacked(answer, path)])
+    which = {"median": ", the median one", "slowest": ", the slowest one"}.get(path.why, "")
+    return f"Critical path of step {path.step}{which}: {duration(path.seconds)}\n{table}"
 
 
 def _lacked(answer: Explanation, path: CriticalPath) -> list[str]:

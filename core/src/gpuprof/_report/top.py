@@ -31,7 +31,7 @@ from gpuprof._artifacts.early_ends import listed, sentences
 from gpuprof._artifacts.receipt import size_text
 from gpuprof._artifacts.records import NodeRecord
 from gpuprof._artifacts.runs import State
-from gpuprof._report.explain import bounds, helps, verdict, waits
+from gpuprof._report.explain import bounds, helps, path_text, verdict, waits
 from gpuprof._report.standstill import age, ranks
 from gpuprof._report.trees import DRIVER, introduce
 from gpuprof._report.words import duration, percentage
@@ -242,10 +242,11 @@ def text(picture: Picture, width: int | None = None) -> str:
     answer = picture.answer
     parts = [
         _head(picture),
+        _faults_text(picture.faults),
         verdict(answer) if answer else _tables.labelled("", _NO_STEP),
         _groups(picture, width),
-        _path(picture, width),
         _now(picture),
+        path_text(picture.path, width, most=_PARTS) if picture.path else "",
         _tail(picture),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -304,7 +305,7 @@ def _groups(picture: Picture, width: int | None) -> str:
                 percentage(times.work),
                 percentage(times.waits),
                 percentage(times.outside),
-                _behind(group.slowest),
+                _behind(times.group, group.slowest),
                 ", ".join(inside),
             ]
         )
@@ -314,37 +315,17 @@ def _groups(picture: Picture, width: int | None) -> str:
         headers,
         rows,
         right=headers[1:5],
-        optional=["workers", "outside"],
-        shorten={"last step": "end", "group": "end", "slowest rank": "start"},
+        optional=["workers"],
+        shorten={"last step": "end", "group": "end"},
         width=width,
     )
 
 
-def _behind(rank: Slowest | None) -> str:
+def _behind(group: str, rank: Slowest | None) -> str:
     if rank is None or not rank.others or rank.seconds < (1 + _BEHIND) * rank.others:
         return ""
-    return f"{rank.worker} +{percentage(rank.seconds / rank.others - 1)}"
-
-
-def _path(picture: Picture, width: int | None) -> str:
-    path = picture.path
-    if path is None:
-        return ""
-    rows = [
-        [duration(part.seconds), percentage(part.share), part.worker, part.scope]
-        for part in path.parts[:_PARTS]
-        if part.share >= _LEAST_SHARE
-    ]
-    if not rows:
-        return ""
-    table = _tables.table(
-        ["time", "share", "worker", "scope"],
-        rows,
-        right=["time", "share"],
-        shorten={"scope": "start", "worker": "end"},
-        width=width,
-    )
-    return f"Critical path of step {path.step}: {duration(path.seconds)}\n{table}"
+    more = percentage(rank.seconds / rank.others - 1)
+    return f"{rank.worker.removeprefix(f'{group}-')} (+{more})"
 
 
 def _now(picture: Picture) -> str:
@@ -366,14 +347,17 @@ def _now(picture: Picture) -> str:
     return "\n".join(["Now", *lines, *([f"  {more} more"] if more > 0 else [])]) if lines else ""
 
 
+def _faults_text(faults: Sequence[str]) -> str:
+    lines = [_tables.labelled("fault:  ", fault) for fault in faults[:_LINES]]
+    if len(faults) > _LINES:
+        lines.append(f"{len(faults) - _LINES} more faults")
+    return "\n".join(lines)
+
+
 def _tail(picture: Picture) -> str:
     lines = []
     for where, states in picture.windows[-_LINES:]:
         counts = ", ".join(f"{state} in {count}" for state, count in sorted(states.items()))
         lines.append(_tables.labelled("window: ", f"{where}, {counts}"))
-    faults = picture.faults
-    lines += [_tables.labelled("fault:  ", fault) for fault in faults[:_LINES]]
-    if len(faults) > _LINES:
-        lines.append(f"{len(faults) - _LINES} more faults")
     lines.append(f"disk:   {size_text(picture.size)} in this run, {size_text(picture.free)} free")
     return "\n".join(lines)
