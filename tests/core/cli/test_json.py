@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from gpuprof._artifacts.alive import this_process
@@ -33,19 +35,25 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("explain", ["explain", "slow"]),
-        ("top", ["top", "slow", "--once"]),
-        ("diff", ["diff", "slow", "good"]),
-        ("diff", ["diff", "good", "slow", "--fail-if", "step > 1%"]),
-        ("runs", ["runs"]),
-        ("plan", ["plan", "backend=none", "--workers", "A=2", "steps=2"]),
-        ("doctor", ["doctor", "backend=none"]),
-        ("backends", ["backends"]),
-    ],
-)
+OUTPUTS = [
+    ("explain", ["explain", "slow"]),
+    ("top", ["top", "slow", "--once"]),
+    ("diff", ["diff", "slow", "good"]),
+    ("diff", ["diff", "good", "slow", "--fail-if", "step > 1%"]),
+    ("runs", ["runs"]),
+    ("plan", ["plan", "backend=none", "--workers", "A=2", "steps=2"]),
+    ("doctor", ["doctor", "backend=none"]),
+    ("backends", ["backends"]),
+]
+ELSEWHERE = {
+    "stacks": "test_stacks.py",
+    "report": "../report/test_report_command.py",
+    "report-nvtx": "../report/test_cache.py",
+}
+"""The tests that compare an output that needs more than a recorded run."""
+
+
+@pytest.mark.parametrize(("name", "words"), OUTPUTS)
 def test_the_output_fits_its_schema(
     name: str, words: list[str], runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,12 +72,28 @@ def test_answers_about_samples_fit_the_schema(number: int, tmp_path: Path) -> No
 
 def test_every_command_with_json_has_a_schema() -> None:
     """A new one must be described, too."""
-    with_json = {
-        name
-        for name in main.list_commands(None)  # type: ignore[arg-type]
-        if any("--json" in option.opts for option in main.get_command(None, name).params)  # type: ignore[arg-type,union-attr,attr-defined]
-    }
-    assert with_json == {path.stem for path in SCHEMAS.glob("*.json")} - {"report-nvtx"}
+    schemas = {path.stem for path in SCHEMAS.glob("*.json")}
+    assert set(with_json(main)) == schemas - {"report-nvtx"}
+
+
+def with_json(group: click.Group, prefix: str = "") -> Iterator[str]:
+    """The names of a group's commands that have the option, as their schemas have them."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from with_json(command, f"{name}-")
+        elif any("--json" in parameter.opts for parameter in command.params):
+            yield prefix + name
+
+
+def test_every_schema_is_compared_with_an_output() -> None:
+    """Here or in the named test."""
+    schemas = {path.stem for path in SCHEMAS.glob("*.json")}
+    assert schemas == {name for name, _ in OUTPUTS} | ELSEWHERE.keys()
+    for name, test in ELSEWHERE.items():
+        assert f'faults("{name}"' in (Path(__file__).parent / test).read_text()
 
 
 def test_the_skill_names_keys_that_there_are(runs: Path) -> None:

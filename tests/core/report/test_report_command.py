@@ -19,6 +19,7 @@ from gpuprof._cli import main
 from gpuprof._config.load import load
 from gpuprof._report.ranges import gone
 from gpuprof_timing import Timing
+from support.json_output import faults
 from support.manual_clock import Clock
 from support.run_files import manifest, session_file
 
@@ -76,6 +77,11 @@ def test_the_last_run_is_named(two_runs: Path) -> None:
     shown = run("report", "--json")
     assert f"run: {two_runs / 'a'}\n" == shown.stderr
     assert ["A"] == list(json.loads(shown.stdout))
+
+
+def test_its_json_fits_the_schema(two_runs: Path) -> None:
+    """And has no key that the schema lacks."""
+    assert [] == faults("report", json.loads(run("report", "--json").stdout))
 
 
 def test_the_runs_are_looked_for_where_the_configuration_puts_them(
