@@ -1229,6 +1229,22 @@ def test_a_worker_that_others_queue_for_is_named(tmp_path: Path) -> None:
     assert "if calls of Judge-0 took half the time, the run would take 42 % less" == helps(found)
 
 
+def test_the_items_of_one_stream_do_not_queue(tmp_path: Path) -> None:
+    """The driver calls a generator once a step, and takes its items as they come."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("Rollout-0")
+    for step, begin in driver.begin_steps(20):
+        call = f"ray:{step}"
+        driver.sent(begin, begin, call)
+        for item in range(5):
+            since = begin + 20 * item * MS
+            item_ends = since + 18 * MS + (step * 7 + item * 3) % 5
+            keys = [f"{call}:{item}", *([call] if item in (0, 4) else [])]  # the first and the last
+            worker.span("Rollout.stream", since + MS, item_ends, releases=keys)
+            driver.span("ray.wait", since, item_ends + MS, waits_for="*", waits=[f"{call}:{item}"])
+    found = explain(reading.read(write_run(tmp_path, [driver, worker])))
+    assert "server" not in [finding.cause for finding in found.findings]
+
+
 def test_a_worker_that_is_busy_for_others_is_named(tmp_path: Path) -> None:
     """Also if their calls arrive just as it has answered the one before: it saves half a call."""
     (finding,) = judged(tmp_path, queue=False).findings

@@ -683,7 +683,7 @@ class Graph:
         by the moment's.
         """
         for key in self._released_by(moment):
-            if key in self._sent_calls:
+            if key in self._sent_calls and not self._goes_on(key, moment):
                 sender, needs = self._sent_calls[key]
                 ends = [row for row in map(self._last_release, needs) if row is not None]
                 sources = [sender, *((row[0], row[1], row[3]) for row in ends)]
@@ -692,6 +692,13 @@ class Graph:
                 ]
                 return [source for source in earlier if source != moment]
         return []
+
+    def _goes_on(self, key: int, moment: Moment) -> bool:
+        """Whether a call began before: a generator's last item also releases the call's key."""
+        return any(
+            process == moment[0] and start < moment[2]
+            for process, _, start, *_ in self._linked(key, RELEASES)
+        )
 
     @functools.cached_property
     def _sent_calls(self) -> dict[int, tuple[Moment, list[int]]]:
