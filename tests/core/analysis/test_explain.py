@@ -343,6 +343,20 @@ def test_a_node_is_slow_though_none_of_its_ranks_stands_out(tmp_path: Path) -> N
     ]
 
 
+def test_a_process_that_runs_tasks_is_not_late(tmp_path: Path) -> None:
+    """Whichever is free gets the next task, and here one of them always gets the second."""
+    driver = SimulatedLedger("Runner", "driver")
+    workers = [SimulatedLedger(f"Tasks-0.child-{pid}", "child") for pid in (7, 8)]
+    for step, begin in driver.begin_steps(32):
+        keys = [f"ray:{step}:{task}" for task in range(2)]
+        driver.span("ray.get", begin, begin + 90 * MS, waits_for="*", waits=keys)
+        for task, worker in enumerate(workers):
+            start = begin + (1 + 40 * task) * MS + (step * 7 + task * 3) % 5
+            worker.span("preprocess", start, start + 40 * MS, releases=[keys[task]])
+    found = explain(reading.read(write_run(tmp_path, [driver, *workers]))).findings
+    assert "late start" not in [finding.cause for finding in found]
+
+
 @pytest.mark.parametrize(
     ("late", "named"), [(30, {"late start", "rank"}), (10, {"rank"})], ids=["more", "less"]
 )

@@ -390,8 +390,11 @@ def _of_group(
     )  # fmt: skip
     if not by_turns and not _only_calls_more(run, in_all, ranks, common_places(run, group)):
         suspicions.append(in_all)
-    delays = _delays(run, ranks, call_times)[usual]
-    late = _tested(delays, "late start", group, names, numbers, BEFORE, least)
+    late = None
+    if len({rank[0].rank for rank in ranks}) > 1:  # else children, as those that run Ray's tasks:
+        # whichever is free gets the next one
+        delays = _delays(run, ranks, call_times)[usual]
+        late = _tested(delays, "late start", group, names, numbers, BEFORE, least)
     suspicions = [
         each
         for each in (*suspicions, late)
