@@ -181,7 +181,7 @@ def test_where_a_group_waits_is_where_it_waits_most(tmp_path: Path) -> None:
         worker.span("fit", begin, begin + 7 * MS)
         worker.span("ray.get", begin + 7 * MS, begin + 13 * MS, waits_for="*")
     answer = explain(reading.read(write_run(tmp_path, [driver, worker])))
-    assert "Learner 93 % (between calls)" == waits(answer)
+    assert "Learner 93 % (between calls 87 %)" == waits(answer)
 
 
 def test_a_helper_threads_wait_is_not_the_workers(tmp_path: Path) -> None:
@@ -1621,7 +1621,7 @@ def test_a_group_that_has_no_part_in_a_step_does_not_wait(tmp_path: Path) -> Non
 
 
 def test_who_waits_is_said_by_all_its_waiting(tmp_path: Path) -> None:
-    """In scopes that wait and between calls; the place is that of most of it."""
+    """In scopes that wait and between calls; with the place of most of it, and its part."""
     driver = SimulatedLedger("Runner", "driver")
     made = [SimulatedLedger(name) for name in ("A-0", "B-0")]
     for _, begin in driver.begin_steps(10):
@@ -1629,7 +1629,30 @@ def test_who_waits_is_said_by_all_its_waiting(tmp_path: Path) -> None:
             worker.span("recv", begin, begin + received * MS, waits_for="C")
             worker.span("work", begin + received * MS, begin + ended * MS)
     run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, [driver, *made]))[0], {})
-    assert waits(explain(run)) == "B 80 % (between calls), A 70 % (recv, for C)"
+    assert waits(explain(run)) == "B 80 % (between calls 60 %), A 70 % (recv 50 %, for C)"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_who_is_in_one_call_does_not_wait_between_calls(ends: bool, tmp_path: Path) -> None:
+    """Such as a method that collects samples while the steps go on, until the job ends or before.
+
+    The learner waits between its calls.
+    """
+    driver, learner = SimulatedLedger("Runner", "driver"), SimulatedLedger("Learner-0")
+    collector = SimulatedLedger("Collector-0")
+    for step, begin in driver.begin_steps(10):
+        driver.span("ray.get", begin, begin + 99 * MS, waits_for="*", waits=[f"k{step}"])
+        learner.span("Learner.train", begin, begin + 60 * MS, releases=[f"k{step}"])
+        collector.span(
+            ("Collector.collect", "ray.get"), begin, begin + 5 * MS,
+            waits_for="*", waits=[f"add{step}"],
+        )  # fmt: skip
+    if ends:
+        collector.span("Collector.collect", 0, 1000 * MS, releases=["collect"])
+    else:
+        collector.open.append((collector.place("Collector.collect"), 0))
+    found = explain(reading.read(write_run(tmp_path, [driver, learner, collector])))
+    assert waits(found) == "Learner 40 % (between calls), Collector 5 % (ray.get)"
 
 
 def test_the_calls_of_a_killed_worker_are_why_a_path_is_lost(tmp_path: Path) -> None:

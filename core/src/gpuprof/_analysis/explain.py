@@ -54,6 +54,8 @@ class GroupTimes:
         waits: share of their time in scopes that wait.
         outside: share of their time outside of all scopes; on Ray, mostly between two calls.
         imbalance: the most work of any rank divided by the mean of the ranks, in the median step.
+        between_calls: share of their time in which a driver's workers wait for a call: outside of
+            all scopes, and not in a call that lasts for nearly the whole run.
         scope: the place in which the group waits most; empty if it does not wait.
         waits_for: whom the group waits for in that place.
     """
@@ -64,6 +66,7 @@ class GroupTimes:
     waits: float
     outside: float
     imbalance: float
+    between_calls: float = 0.0
     scope: str = ""
     waits_for: str = ""
 
@@ -455,6 +458,7 @@ class Explainer:
         ranks = list(by_name(processes).values())
         scope, whom = self._most_waited(columns)
         waits = float((scope_times - work).clip(0).sum()) / whole
+        is_called = [run.driver not in (None, c) and c not in run.in_one_call for c in columns]
         return GroupTimes(
             group,
             len(ranks),
@@ -462,6 +466,7 @@ class Explainer:
             waits,
             float((lengths - scope_times).sum()) / whole,
             imbalance(of_ranks(work, ranks), of_ranks(lengths, ranks) > 0),
+            float((lengths - scope_times)[:, is_called].sum()) / whole,
             scope if waits > 0 else "",
             whom if waits > 0 else "",
         )

@@ -365,16 +365,31 @@ class Run:
         nobody recorded. Processes of which that is not known are left out.
         """
         marking = self.edges.keys() if self.driver is None else {self.driver}
-        in_one_call = (p.number for p in self.processes if self._is_in_one_call(p))
-        numbers = {*marking, *in_one_call}
+        numbers = {*marking, *self.in_one_call}
         return frozenset(number for number in numbers if self._runs(self.processes[number]))
+
+    @functools.cached_property
+    def in_one_call(self) -> frozenset[int]:
+        """The positions of the processes that are in one call nearly all the time.
+
+        It may go on until the job ends, as a method that collects samples.
+        """
+        return frozenset(p.number for p in self.processes if self._is_in_one_call(p))
 
     def _is_in_one_call(self, process: Process) -> bool:
         if not self.usual:
             return False
         first, last = self.steps[self.usual[0]].start, self.steps[self.usual[-1]].end
-        links, offset = process.ledger.links, process.ledger.offset
-        calls = links[links["role"] == RELEASES]
+        ledger, offset = process.ledger, process.ledger.offset
+        if any(
+            start + offset - first <= (1 - _RUNS) * (last - first)
+            and ledger.places[place].depth == 1
+            and ledger.places[place].waits_for is None
+            and not ledger.places[place].key.endswith(THREAD)
+            for place, start in ledger.open.tolist()
+        ):
+            return True
+        calls = ledger.links[ledger.links["role"] == RELEASES]
         starts, ends = calls["start"] + offset, calls["end"] + offset
         inside = ends.clip(first, last) - starts.clip(first, last)
         return bool((inside >= _RUNS * (last - first)).any())

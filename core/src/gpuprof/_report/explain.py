@@ -198,16 +198,16 @@ def waits(answer: Explanation) -> str:
     groups = [group for group in answer.groups if group.group != DRIVER or not answer.driver]
     if answer.driver:  # leave out groups without a part in the steps, such as mere launchers
         groups = [group for group in groups if group.work + group.waits >= _LEAST_PART] or groups
-    idle = {
-        group.group: group.waits + (group.outside if answer.driver else 0.0) for group in groups
-    }
+    idle = {group.group: group.waits + group.between_calls for group in groups}
     parts = []
     for group in sorted(groups, key=lambda g: -idle[g.group]):
         if idle[group.group] >= _LEAST_WAIT:
-            where = "between calls"
-            if group.waits >= max(_LEAST_WAIT, idle[group.group] - group.waits):  # most of it
-                where = group.scope + _WHOM.get(group.waits_for, f", for {group.waits_for}")
-            parts.append(f"{group.group} {percentage(idle[group.group])} ({where})")
+            where, most, whom = "between calls", group.between_calls, ""
+            if group.waits >= max(_LEAST_WAIT, most):
+                where, most = group.scope, group.waits
+                whom = _WHOM.get(group.waits_for, f", for {group.waits_for}")
+            whole, part = percentage(idle[group.group]), percentage(most)
+            parts.append(f"{group.group} {whole} ({where}{f' {part}' * (part != whole)}{whom})")
     return ", ".join(parts[:3]) or "nobody for more than 5 % of a step"
 
 
@@ -524,8 +524,8 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
         width=width,
         hint=hint,
     )
-    signs = "outside: in no scope. imbalance: the largest work of a rank / the mean"
-    lines = [table, _tables.legend([signs])]
+    outside = "outside: in no scope, or in one longer than a step."
+    lines = [table, _tables.legend([f"{outside} imbalance: the largest work of a rank / the mean"])]
     lines += [
         f"{scope.scope} in {scope.group}: {size_text(round(scope.bytes))} a step."
         for scope in answer.scopes
