@@ -1259,6 +1259,64 @@ def test_the_items_of_one_stream_do_not_queue(tmp_path: Path) -> None:
     assert "server" not in [finding.cause for finding in found.findings]
 
 
+@pytest.mark.parametrize(
+    ("limit", "action"),
+    [
+        ("Semaphore", "Let its semaphore admit more calls, or add workers to Reward."),
+        ("Lock", "Hold its lock for less time, or add workers to Reward."),
+    ],
+)
+def test_calls_that_wait_for_a_limit_of_their_event_loop(
+    limit: str, action: str, tmp_path: Path
+) -> None:
+    """Four calls a step come at once, and sleep 20 ms one after the other."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("Reward-0")
+    worker.loops = dict.fromkeys(range(1, 5), 1)
+    for step, begin in driver.begin_steps(20):
+        keys = [f"ray:{step}:{call}" for call in range(4)]
+        for call, key in enumerate(keys):
+            track, came = call + 1, begin + 2 * MS + call * MS // 100
+            since = max(came + 1000, begin + (2 + 21 * call) * MS)
+            over = since + 20 * MS
+            driver.sent(begin + MS, begin + MS, key)
+            worker.span("score", came, over + MS // 2, track=track, releases=[key])
+            if call:
+                worker.span(("score", f"{limit}.acquire"), came + 1000, since, track=track,
+                            waits_for="*", waits=[f"free:{step}:{call}"])  # fmt: skip
+            worker.span(("score", "asyncio.sleep"), since + 1000, over, track=track,
+                        waits_for="*", waits=[over.to_bytes(8, "little")])  # fmt: skip
+            worker.span(("score", f"{limit}.release"), over + 1000, over + 2000, track=track,
+                        releases=[f"free:{step}:{call + 1}"])  # fmt: skip
+        end = begin + 86 * MS
+        driver.span("ray.get", begin + MS, end, waits_for="*", waits=keys)
+    found = explain(reading.read(write_run(tmp_path, [driver, worker])))
+    (finding,) = found.findings
+    assert words(finding).says == (
+        f"Reward-0 bounds the run: calls of score wait 61 % of their time for its {limit.lower()}, "
+        "31.5 ms each."
+    )
+    assert words(finding).action == action
+    assert pytest.approx(40 / 100, abs=0.02) == finding.saves
+
+
+def test_what_only_sleeps_is_not_to_be_made_faster(tmp_path: Path) -> None:
+    """An engine of which every call sleeps in its event loop."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("Engine-0")
+    worker.loops[1] = 1
+    for step, begin in driver.begin_steps(20):
+        driver.sent(begin, begin, f"ray:{step}")
+        over = begin + 90 * MS
+        worker.span("generate", begin + MS, over + MS, releases=[f"ray:{step}"])
+        worker.span(("generate", "asyncio.sleep"), begin + 2 * MS, over, waits_for="*",
+                    waits=[over.to_bytes(8, "little")])  # fmt: skip
+        driver.span("ray.get", begin, begin + 92 * MS, waits_for="*", waits=[f"ray:{step}"])
+    found = explain(reading.read(write_run(tmp_path, [driver, worker])))
+    assert None is found.bottleneck
+    assert helps(found) == (
+        "no rank stands out; see what Engine-0 awaits in asyncio.sleep: 88 % of a step"
+    )
+
+
 def test_a_worker_that_is_busy_for_others_is_named(tmp_path: Path) -> None:
     """Also if their calls arrive just as it has answered the one before: it saves half a call."""
     (finding,) = judged(tmp_path, queue=False).findings

@@ -267,6 +267,28 @@ def test_a_suspended_coroutine_waits(recording: Recording, driven: Run) -> None:
     ] == of_tasks(recording)
 
 
+@pytest.mark.parametrize("kind", ["Lock", "Semaphore"])
+def test_whoever_waits_for_a_limit_has_the_key_of_its_release(
+    kind: str, recording: Recording, driven: Run
+) -> None:
+    """A release that wakes nobody is no scope."""
+
+    async def part(limit: Any) -> None:
+        async with limit:
+            await asyncio.sleep(0.001)
+
+    async def job() -> None:
+        limit = getattr(asyncio, kind)()
+        await asyncio.gather(part(limit), part(limit))
+
+    driven(job())
+    rows = of_tasks(recording)
+    (wait,) = (keys for path, keys in rows if path == f"{kind}.acquire")
+    (release,) = (keys for path, keys in rows if path == f"part/{kind}.release")
+    assert wait == release != ()
+    assert [] == recording.faults
+
+
 def over_at(time: int) -> bytes:
     """The key of a sleep that is over at a time in nanoseconds."""
     return time.to_bytes(8, "little")

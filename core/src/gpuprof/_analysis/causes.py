@@ -40,6 +40,7 @@ from gpuprof._analysis.usage import (
     waited_more,
 )
 from gpuprof._analysis.waits import READS_DEVICE
+from gpuprof._session.instruments.coroutines import LIMITS, SLEEP
 from gpuprof._session.instruments.loaders import LOADER
 from gpuprof._session.instruments.threads import THREAD
 
@@ -188,6 +189,7 @@ class Facts:
         queued: share of their time that calls wait in a queue, and seconds per call.
         busy: share of the steps in which a server works.
         event_loop: whether a server runs several calls in an event loop.
+        limit: what calls wait for in there, if that limits how many are under way at once.
         called: whether somebody calls it in each step, such as a driver.
         inside: the scope in which most of the time between steps is spent.
         itself: whether the workers load their data themselves, with no other process.
@@ -215,6 +217,7 @@ class Facts:
     queued: tuple[float, float] = (0.0, 0.0)
     busy: float = 0.0
     event_loop: bool = False
+    limit: str = ""
     called: bool = False
     inside: str = ""
     itself: bool = False
@@ -1079,8 +1082,8 @@ def _bottlenecks(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     run = record.run
     shares: dict[tuple[str, int], dict[int, float]] = {}
     for (number, place, kind), share in record.shares.items():
-        # a thread may run as long as the job beside the work
-        is_scope = place >= 0 and not run.places[place].name.endswith(THREAD)
+        # a thread may run as long as the job beside the work; nobody can sleep faster
+        is_scope = place >= 0 and not run.places[place].name.endswith((THREAD, SLEEP))
         if kind == "work" and is_scope and not record.is_open((number, place, kind)):
             by_rank = shares.setdefault((run.processes[number].group, place), {})
             by_rank[number] = by_rank.get(number, 0.0) + float(share.mean())
@@ -1169,6 +1172,51 @@ def queued_for(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]
                 parts=[functools.partial(_is_at, place) for place in works],
                 doubtful=len(processes) > 1,
             )
+
+
+def limited(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """Workers whose calls wait for each other at a semaphore or lock of their event loop."""
+    run = record.run
+    named = {finding.group for finding in findings if finding.cause == "server"}
+    for group, processes in run.groups.items():
+        places = {place for process in processes for place in process.places[1:].tolist()}
+        for limit in sorted(places) if group not in named else ():
+            method = run.places[limit].parent
+            if run.places[limit].name not in LIMITS or method < 0:
+                continue
+            waits = run.matrix("busy", limit, processes)[record.replayed].sum()
+            share = waits / max(1.0, run.matrix("busy", method, processes)[record.replayed].sum())
+            if share < _QUEUED:
+                continue
+            activities = [
+                (process.number, place)
+                for process in processes
+                for place in sorted(places)
+                if record.graph.is_below(place, method)
+                and (not run.waiting_places[place] or run.places[place].name == SLEEP)
+            ]
+            on_path = sum(
+                float(share.mean())
+                for (number, place, _), share in record.shares.items()
+                if (number, place) in activities
+            )
+            calls = run.matrix("calls", method, processes)[record.replayed].sum()
+            finding = _finding(
+                record,
+                on_path * record.mean * len(record.usual),
+                cause="server",
+                worker=processes[0].name,
+                workers=[process.name for process in processes],
+                group=group,
+                scope=record.name(method),
+                facts=Facts(
+                    processes=len(processes),
+                    queued=(float(share), float(waits / max(1.0, calls)) / 1e9),
+                    event_loop=True,
+                    limit=run.places[limit].name.partition(".")[0].lower(),
+                ),
+            )
+            yield Suspect(finding=finding, activities=activities, doubtful=len(processes) > 1)
 
 
 def _serves_several(run: Run, calls: Iterable[Call]) -> bool:
@@ -1364,6 +1412,7 @@ CAUSES: Sequence[Cause] = (
     Cause(on_path("data", _loads_itself), nothing, 0.1, "hint"),
     Cause(on_path("synchronisation", _is_synchronisation), but_for_a_processor, 0.1, "lasting"),
     Cause(queued_for, half, _LEAST_SHARE, "lasting"),
+    Cause(limited, half, _LEAST_SHARE, "lasting"),
     Cause(by_turns, groups_mean, _LEAST_SHARE, "hint"),
     Cause(between_steps, in_steps, 0.05, "named", blind=True),
     Cause(only_few, nothing, _LARGE, "hint"),

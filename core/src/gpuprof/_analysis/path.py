@@ -23,7 +23,7 @@ from gpuprof._analysis.run import OUTSIDE, Run, rows_of
 from gpuprof._analysis.samples import working
 from gpuprof._analysis.waits import BARRIER, DATA
 from gpuprof._artifacts.ledger import MEETS, RELEASES, WAITS
-from gpuprof._session.instruments.coroutines import AWAIT, RUN, SLEEP
+from gpuprof._session.instruments.coroutines import AWAIT, LIMITS, RUN, SLEEP, SUSPENDED
 from gpuprof._session.instruments.threads import THREAD
 
 Integers = NDArray[np.int64]
@@ -58,7 +58,7 @@ _MEETING = -1
 """
 _POLLED = 20_000_000
 """Nanoseconds between two questions of a process that polls: it waits meanwhile."""
-CALLS = ("ray.get", "ray.wait", "Thread.join", "Future.result", AWAIT)
+CALLS = ("ray.get", "ray.wait", "Thread.join", "Future.result", AWAIT, *LIMITS)
 """Scopes that wait for what their process has called. Other keys are of messages, and whoever waits
 for a message has not called its sender."""
 _WAITS_AT_ENDS = 0.05
@@ -393,7 +393,7 @@ class Graph:
             return unexplained
         about = self._keys_of(process).get((track, place, start, end), [])
         keys = [key for role, key in about if role == WAITS]
-        if self.run.places[place].name in (AWAIT, SLEEP):
+        if self.run.places[place].name in SUSPENDED:
             return self._suspended(moment, place, start, keys)
         if keys:
             releases = self._releases(process, keys, time)
@@ -542,7 +542,7 @@ class Graph:
                 if until > since:
                     yield until, since, track
                 since, until = start, end
-            if self.run.places[place].name in (AWAIT, SLEEP):
+            if self.run.places[place].name in SUSPENDED:
                 if start > since:
                     yield start, since, track
                 since = max(since, end)

@@ -356,10 +356,14 @@ def _server(finding: Finding) -> Words:
         )
     if share and facts.event_loop:
         why = (
-            f"calls of {finding.scope} wait {percentage(share)} of their time for its event loop, "
-            f"{duration(seconds)} each."
+            f"calls of {finding.scope} wait {percentage(share)} of their time for its "
+            f"{facts.limit or 'event loop'}, {duration(seconds)} each."
         )
         remedy = f"Move what blocks the event loop into asyncio.to_thread(…). {remedy}"
+    if facts.limit:
+        hold = {"lock": "Hold its lock for less time"}
+        admit = hold.get(facts.limit, f"Let its {facts.limit} admit more calls")
+        remedy = f"{admit}, or add workers to {finding.group}."
     return Words(f"{_who(finding)} {bounds} the run: {why}", remedy)
 
 

@@ -32,6 +32,7 @@ from gpuprof._report import stacks
 from gpuprof._report.causes import config, gain, what_if, words
 from gpuprof._report.trees import DRIVER, introduce
 from gpuprof._report.words import duration, ordinal, percentage
+from gpuprof._session.instruments.coroutines import SUSPENDED
 from gpuprof.errors import ConfigError, GpuprofError
 
 JSON_VERSION = 1
@@ -245,7 +246,10 @@ def helps(answer: Explanation) -> str:
         )
     share = percentage(_sum(largest))
     who, _ = _who(answer, largest)
-    faster = f"{nobody}; make {largest[0].scope} of {who} faster: {share} of a step"
+    scope = largest[0].scope
+    faster = f"{nobody}; make {scope} of {who} faster: {share} of a step"
+    if scope in SUSPENDED:  # which takes as long as whatever is awaited
+        faster = f"{nobody}; see what {who} awaits in {scope}: {share} of a step"
     lead = _lead(answer, _LEAST_LEAD)
     return f"{faster}; {lead}" if lead else faster
 

@@ -14,7 +14,10 @@ from gpuprof._session.instruments.instrument import Call, Instrument, Key, new_k
 from gpuprof._session.ledger import KEY as KEY_SIZE
 
 AWAIT, SLEEP = "await", "asyncio.sleep"
-"""The names of the scopes around a suspension."""
+LIMITS = ("Semaphore.acquire", "Lock.acquire")
+"""The names of the scopes around a wait until fewer tasks are in a part of the job's code."""
+SUSPENDED = (AWAIT, *LIMITS, SLEEP)
+"""The names of all scopes around a suspension."""
 RUN = "asyncio.run"
 """The name of the scope around an event loop that runs until a task has ended."""
 KEY = "_gpuprof_key"
@@ -105,7 +108,8 @@ class Driven(Coroutine[Any, Any, Any]):
         if _code(inner) is _sleep():
             self._enter(SLEEP, "*", _due(inner, self._instrument.recording.clock()))
         else:
-            self._enter(AWAIT, "*", functools.partial(_keys, future, inner))
+            name = _limits().get(_code(inner), AWAIT)
+            self._enter(name, "*", functools.partial(_keys, future, inner))
 
     def _resume(self) -> None:
         self._leave(None)
@@ -163,6 +167,10 @@ class Tasks:
         instrument.replace([asyncio.futures, asyncio], "wrap_future", self._wrapping)
         instrument.replace(loops, "create_task", self._creating)
         instrument.around(loops, "run_until_complete", self._running)
+        for kind in (asyncio.Semaphore, asyncio.Lock):
+            instrument.around(
+                [kind], "release", functools.partial(_releasing, f"{kind.__name__}.release")
+            )
 
     def follow(self) -> None:
         """Drive all tasks that the running loop makes from now on, whatever the loop's class."""
@@ -241,6 +249,26 @@ def _sleep() -> Any:
     import asyncio
 
     return asyncio.sleep.__code__
+
+
+@functools.lru_cache(maxsize=1)
+def _limits() -> dict[Any, str]:
+    """The code of the coroutines that wait for a semaphore or a lock, with the scope's name."""
+    import asyncio
+
+    codes = asyncio.Semaphore.acquire.__code__, asyncio.Lock.acquire.__code__
+    return dict(zip(codes, LIMITS, strict=True))
+
+
+def _releasing(name: str, semaphore_or_lock: Any) -> Call | None:
+    """How to mark a release that wakes a task: the first of those that wait."""
+    waiters = getattr(semaphore_or_lock, "_waiters", None) or ()
+    waiter = next((future for future in waiters if not future.done()), None)
+    if waiter is None:
+        return None
+    key = new_key("limit")
+    setattr(waiter, KEY, key)
+    return Call(name, None, key)
 
 
 @functools.lru_cache(maxsize=1)
