@@ -13,7 +13,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from heapq import heappop, heappush
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import attrs
 import numpy as np
@@ -69,9 +69,8 @@ _SAME_TURN = 200_000
 """Nanoseconds between two tasks of an event loop below which it did not rest between them."""
 
 
-@attrs.frozen
-class Stretch:
-    """A part of a path.
+class Stretch(NamedTuple):
+    """A part of a path. A run has many, so they are tuples.
 
     Args:
         process: a position in `Run.processes`.
@@ -199,7 +198,7 @@ class Graph:
 
     # What is known of processes
 
-    def _sorted_links(self) -> dict[int, tuple[Integers, list[_Link]]]:
+    def _sorted_links(self) -> dict[int, tuple[memoryview, list[_Link]]]:
         """For each role, its keys in order, and their spans."""
         columns: dict[str, list[Integers]] = {
             name: [] for name in ("key", "role", "process", "track", "start", "end", "place")
@@ -219,15 +218,14 @@ class Graph:
             mine = order[table["role"][order] == role]
             names = "process", "track", "start", "end", "place"
             rows = zip(*(table[name][mine].tolist() for name in names), strict=True)
-            by_role[role] = table["key"][mine], list(rows)
+            # quicker to search for one key than an array
+            by_role[role] = memoryview(table["key"][mine]), list(rows)
         return by_role
 
     def _linked(self, key: int, role: int) -> list[_Link]:
         """The spans that have this role for a key."""
         keys, rows = self._by_key[role]
-        scalar = keys.dtype.type(key)
-        low, high = keys.searchsorted(scalar), keys.searchsorted(scalar, "right")
-        return rows[low:high]
+        return rows[bisect_left(keys, key) : bisect_right(keys, key)]
 
     def _last_release(self, key: int) -> _Release | None:
         """The last release of a key."""
@@ -377,8 +375,8 @@ class Graph:
 
     def _says_nothing(self, spans: _Spans, position: int) -> bool:
         """Whether a scope is around the current steps, unless it names a helper thread."""
-        is_thread = self.run.places[spans.places[position]].name.endswith(THREAD)
-        return self._is_around(spans, position) and not is_thread
+        is_around = self._is_around(spans, position)
+        return is_around and not self.run.places[spans.places[position]].name.endswith(THREAD)
 
     def _is_around(self, spans: _Spans, position: int) -> bool:
         begin, end = self._around
@@ -494,7 +492,8 @@ class Graph:
             return None
         turns = self._turns_of(process, tracks[track].thread)
         last = None
-        for end, start, other in turns[bisect_right(turns, (at, at, len(tracks))) :]:
+        for position in range(bisect_right(turns, (at, at, len(tracks))), len(turns)):
+            end, start, other = turns[position]
             if end > time or start - at > _SAME_TURN:
                 break
             at = end
@@ -828,7 +827,8 @@ class Graph:
             visits.add(moment)
             begin = max(floor, stretch.start)
             if begin < time:
-                stretches.append(attrs.evolve(stretch, start=begin))
+                clipped = stretch if begin == stretch.start else stretch._replace(start=begin)
+                stretches.append(clipped)
                 visits.clear()
             source = stretch.sources[0]
             moment = source[0], source[1], min(begin, source[2])
@@ -850,8 +850,8 @@ class Graph:
         time, place = self._on_samples(stretch)
         edge = stretch.start + time
         parts = [
-            attrs.evolve(stretch, end=edge, place=place, kind="samples"),
-            attrs.evolve(stretch, start=edge),
+            stretch._replace(end=edge, place=place, kind="samples"),
+            stretch._replace(start=edge),
         ]
         return [part for part in parts if part.duration]
 
@@ -884,6 +884,8 @@ class Graph:
             if self.is_below(place, stretch.place):
                 low, high = max(begin, stretch.start), min(end, stretch.end)
                 shares[place] = shares.get(place, 0.0) + own * (high - low) / (end - begin)
+        if not shares:
+            return [stretch]
         scale = min(1.0, stretch.duration / max(1.0, sum(shares.values())))
         parts, at = [], stretch.start
         for place, share in shares.items():
@@ -897,7 +899,7 @@ class Graph:
                 )
             at = until
         if at < stretch.end:
-            parts.append(attrs.evolve(stretch, start=at))
+            parts.append(stretch._replace(start=at))
         return parts
 
     @property
@@ -932,7 +934,7 @@ class Graph:
         """
         if not self.run.groups:
             return (
-                [attrs.evolve(stretch, kind="unexplained")] if stretch.kind == "work" else [stretch]
+                [stretch._replace(kind="unexplained")] if stretch.kind == "work" else [stretch]
             )
         starts, ends = self._busy
         parts, at = [], stretch.start
@@ -941,10 +943,10 @@ class Graph:
             begin = int(starts[position]) if position < len(starts) else stretch.end
             if begin > at:
                 until = min(begin, stretch.end)
-                parts.append(attrs.evolve(stretch, start=at, end=until))
+                parts.append(stretch._replace(start=at, end=until))
             else:
                 until = min(int(ends[position]), stretch.end)
-                parts.append(attrs.evolve(stretch, start=at, end=until, kind="unexplained"))
+                parts.append(stretch._replace(start=at, end=until, kind="unexplained"))
                 position += 1
             at = until
         return parts
@@ -1061,7 +1063,7 @@ class Plan:
                 ]
                 continue
             if stretch.start < floor:
-                stretch = attrs.evolve(stretch, start=floor)
+                stretch = stretch._replace(start=floor)
             numbers[moment] = len(stretches)
             stretches.append(stretch)
             self._lengths.append(stretch.duration)
