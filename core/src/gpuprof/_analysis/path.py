@@ -933,9 +933,7 @@ class Graph:
         Also for workers that left no ledger at all.
         """
         if not self.run.groups:
-            return (
-                [stretch._replace(kind="unexplained")] if stretch.kind == "work" else [stretch]
-            )
+            return [stretch._replace(kind="unexplained")] if stretch.kind == "work" else [stretch]
         starts, ends = self._busy
         parts, at = [], stretch.start
         position = int(ends.searchsorted(at, "right"))

@@ -22,7 +22,6 @@ from gpuprof._artifacts import early_ends, records, runs
 from gpuprof._artifacts import ledger as ledger_files
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import RELEASES, Ledger
-from gpuprof._config.schema import MOST_WAITS, too_many_waits
 from gpuprof._session import stall
 from gpuprof._session.ledger import (
     CLOCK_INTERVAL,
@@ -90,8 +89,11 @@ def of_ledgers(
         )
     patterns = about.config.get("waits") if about else None
     patterns = patterns if isinstance(patterns, dict) else {}
-    if len(patterns) > MOST_WAITS:
-        raise ConfigError(f"{directory}/run.json: config.waits: {too_many_waits(patterns)}")
+    if patterns:
+        from gpuprof._config.schema import MOST_WAITS, too_many_waits  # slow to import
+
+        if len(patterns) > MOST_WAITS:
+            raise ConfigError(f"{directory}/run.json: config.waits: {too_many_waits(patterns)}")
     run = assemble(directory.name, ledgers, patterns)
     run.problems[:0] = [*problems, *stall.reports(str(directory))]
     instruments = about.config.get("instruments") if about else None

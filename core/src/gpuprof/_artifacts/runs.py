@@ -6,11 +6,10 @@ import contextlib
 import difflib
 import errno
 import os
-import secrets
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
@@ -27,13 +26,15 @@ from gpuprof._artifacts.formats import (
 from gpuprof._artifacts.receipt import count, counted
 from gpuprof._artifacts.records import NodeRecord, read_nodes
 from gpuprof._artifacts.run_id import RUN_VARIABLE
-from gpuprof._config.dump import shown
-from gpuprof._config.schema import DISABLED, Config
+from gpuprof._config import OUTPUT_DIR
 from gpuprof._distribution import release
 from gpuprof._session.environment import environment, git_commit
 from gpuprof._shim.files import file_size, write_json
 from gpuprof._shim.safe import publish, regular_files, remove_tree
 from gpuprof.errors import ConfigError, OutputError
+
+if TYPE_CHECKING:
+    from gpuprof._config.schema import Config
 
 _BEGUN = "run.json"
 _ENDED = "manifest.json"
@@ -161,7 +162,7 @@ def beginning(config: Config) -> Iterator[None]:
         yield
     except OSError as error:
         full = error.errno in _FULL
-        is_users = config.staging_dir or config.output_dir != DISABLED.output_dir
+        is_users = config.staging_dir or config.output_dir != OUTPUT_DIR
         kind = OutputError if is_users and not full else NoPlace
         remedy = (
             "make room, or set another directory"
@@ -183,6 +184,8 @@ def begin(directory: str, run: str, config: Config, driven: bool = False) -> Run
     Args:
         driven: whether this process is the run's driver, so that the run ends with it.
     """
+    from gpuprof._config.dump import shown  # readers of runs need no schema
+
     content: RunFile = {
         "version": RUN_VERSION,
         "begun": time.time(),
@@ -197,7 +200,7 @@ def begin(directory: str, run: str, config: Config, driven: bool = False) -> Run
         "commit": git_commit(),
     }
     path = os.path.join(directory, _BEGUN)
-    own = f"{path}.{secrets.token_hex(8)}.tmp"
+    own = f"{path}.{os.urandom(8).hex()}.tmp"
     os.makedirs(directory, exist_ok=True)
     write_json(own, content)
     if not publish(own, path):

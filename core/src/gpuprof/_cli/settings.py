@@ -6,16 +6,17 @@ import functools
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuprof import _tables
 from gpuprof._artifacts import runs
-from gpuprof._config import systems
-from gpuprof._config.load import load as load_config
-from gpuprof._config.schema import DISABLED, Config
+from gpuprof._config import OUTPUT_DIR
 from gpuprof.errors import ConfigError, GpuprofError
+
+if TYPE_CHECKING:  # readers of runs need no schema
+    from gpuprof._config.schema import Config
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _PROGRAM = re.compile(r"(.*/)?(python[\d.]*|bash|sh|uv)|[^=]*\.(py|sh)")
@@ -55,6 +56,8 @@ def _training_command(command: Callable[..., Any]) -> Callable[..., Any]:
     def without_program(
         words: tuple[str, ...], system: str | None, config: str | None, **others: Any
     ) -> Any:
+        from gpuprof._config import systems
+
         words = tuple(_settings(words))
         own = system in (None, "gpuprof")
         in_file = own or not systems.reader(str(system)).IN_ENVIRONMENT
@@ -145,12 +148,12 @@ def end(problems: Collection[str]) -> None:
 
 def _configured_output_dir() -> str:
     if not os.environ.get("GPUPROF_CONFIG"):
-        return DISABLED.output_dir
+        return OUTPUT_DIR
     try:
         return load((), None).output_dir
     except GpuprofError as error:  # commands that need no configuration must still work
         click.echo(f"gpuprof: GPUPROF_CONFIG ignored: {error}", err=True)
-        return DISABLED.output_dir
+        return OUTPUT_DIR
 
 
 run_argument = click.argument("name", default=runs.LATEST, metavar="[RUN | PATH]")
@@ -204,5 +207,7 @@ def load(
     words: tuple[str, ...], system: str | None, defaults: Mapping[str, Any] | None = None
 ) -> Config:
     """Read the configuration that the arguments name."""
+    from gpuprof._config.load import load as load_config
+
     file, overrides = parts(words)
     return load_config(file, system=system, overrides=overrides, defaults=defaults)

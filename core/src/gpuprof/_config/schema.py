@@ -9,6 +9,7 @@ from typing import Any, Literal, get_type_hints
 
 import attrs
 
+from gpuprof._config import OUTPUT_DIR
 from gpuprof._config.selection import (
     ALL_RANKS,
     INSTRUMENTS,
@@ -156,7 +157,7 @@ class Config:
     )
     defaults: Selection = attrs.field(factory=Selection)
     output_dir: str = option(
-        "Directory of all runs; each run creates its own inside.", default="gpuprof-output"
+        "Directory of all runs; each run creates its own inside.", default=OUTPUT_DIR
     )
     staging_dir: str | None = option(
         "Directory for files on each node until they are collected. null: output_dir.", default=None

@@ -22,7 +22,6 @@ from typing import (
 
 import attrs
 
-from gpuprof.backend.boundary import reason
 from gpuprof.errors import ConfigError
 
 Model = TypeVar("Model")
@@ -349,6 +348,8 @@ class Checker:
         if isinstance(error, ConfigError):
             self.problems += [join(path, problem) for problem in error.problems]
         else:
+            from gpuprof.backend.boundary import reason  # slow to import
+
             message = reason(error)
             # Only attrs' own validators begin with the field's name.
             field_name = re.match(r"(?:Length of )?'(\w+)' must ", message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -11,11 +12,13 @@ from gpuprof._analysis.causes import STARVED, Finding, Name
 from gpuprof._analysis.loop import BETWEEN_CALLS, NAMES
 from gpuprof._analysis.run import OUTSIDE
 from gpuprof._analysis.stays import OfSamples
-from gpuprof._analysis.summary import Promise
 from gpuprof._analysis.usage import Usage
 from gpuprof._artifacts.early_ends import listed
 from gpuprof._artifacts.receipt import size_text
 from gpuprof._report.words import all_of, duration, ordinal, percentage
+
+if TYPE_CHECKING:
+    from gpuprof._analysis.summary import Promise
 
 _LARGEST_RATIO = 10
 """The largest ratio to print: beyond it, the others take almost no time there."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from gpuprof._session.environment import Environment
-from gpuprof.backend.types import Window
+
+if TYPE_CHECKING:
+    from gpuprof.backend.types import Window
 
 SESSION_VERSION = 5
 
@@ -151,6 +153,8 @@ def new_entry(window: Window, state: WindowState = "planned") -> WindowEntry:
 
 def window_of(entry: WindowEntry) -> Window:
     """The window that an entry describes."""
+    from gpuprof.backend.types import Window  # slow to import, and readers of runs need it rarely
+
     return Window(
         entry["number"], entry["start"], entry["stop"], entry["scope"], entry["occurrence"]
     )
