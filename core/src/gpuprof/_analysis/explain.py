@@ -513,10 +513,7 @@ class Explainer:
     def path(self, position: int, why: str) -> Path:
         """The critical path of a step, summed up by place. `why` says why the step was chosen."""
         step, record = self.run.steps[position], self.record
-        sums: dict[tuple[int, int, Kind], int] = {}
-        for stretch in record.stretches(position):
-            key = stretch.process, stretch.place, stretch.kind
-            sums[key] = sums.get(key, 0) + stretch.duration
+        sums = record.times(position)
         places = {(number, place) for number, place, _ in sums}
         counts = Counter((number, record.name(place, number)) for number, place in places)
         parts = []

@@ -78,6 +78,14 @@ class Loop:
             self._paths[position] = self.graph.path(position)
         return self._paths[position]
 
+    def times(self, position: int) -> dict[tuple[int, int, Kind], int]:
+        """The nanoseconds of each process, place and kind on the path of a step."""
+        times: dict[tuple[int, int, Kind], int] = {}
+        for process, place, start, end, kind, *_ in self.stretches(position):
+            part = process, place, kind
+            times[part] = times.get(part, 0) + end - start
+        return times
+
     @functools.cached_property
     def shares(self) -> dict[tuple[int, int, Kind], Floats]:
         """The time of each process, place and kind on the path of each sampled step.
@@ -88,11 +96,10 @@ class Loop:
         length = sum(self.run.steps[step].duration for step in self.sampled) / len(self.sampled)
         length = max(1.0, length)
         for row, position in enumerate(self.sampled):
-            for part in self.stretches(position):
-                key = part.process, part.place, part.kind
-                if key not in shares:
-                    shares[key] = np.zeros(len(self.sampled))
-                shares[key][row] += part.duration / length
+            for part, took in self.times(position).items():
+                if part not in shares:
+                    shares[part] = np.zeros(len(self.sampled))
+                shares[part][row] = took / length
         return shares
 
     def is_open(self, part: tuple[int, int, Kind]) -> bool:

@@ -13,6 +13,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 import attrs
@@ -51,6 +52,7 @@ Clocks = dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]]
 """How the time of some processes would pass: by the position of the process, times of the run in
 order, and what each would be instead. Before the first and after the last, time passes
 as it does."""
+_time = itemgetter(2)
 _IN_ORDER = 0.95
 """Share of a process's calls that must be taken in order of arrival for a replay to do the same."""
 _MEETING = -1
@@ -177,6 +179,9 @@ class Graph:
         self.run = run
         self._waiting: list[bool] = run.waiting_places.tolist()
         self._waits_for = [place.waits_for for place in run.places]
+        self._suspending = {
+            number for number, place in enumerate(run.places) if place.name in SUSPENDED
+        }
         self._tracks: dict[int, dict[int, _Spans]] = {}
         self._keys: dict[int, dict[tuple[int, int, int, int], list[tuple[int, int]]]] = {}
         self._by_key = self._sorted_links()
@@ -186,7 +191,7 @@ class Graph:
         self._folds: dict[int, tuple[list[int], list[int], list[tuple[int, int, int, float]]]] = {}
         self._of_step: dict[object, dict[int, NDArray[np.void]]] = {}
         self._plans: dict[Window, Plan] = {}
-        self._edges: dict[int, tuple[Integers, Integers]] = {}
+        self._ends: dict[int, memoryview] = {}
         self._released: dict[int, _Release | None] = {}
         self._called: dict[int, _Link | None] = {}
         self._polling: dict[int, bool] = {}
@@ -339,14 +344,14 @@ class Graph:
 
     def step_of(self, process: int, time: int) -> int:
         """The step of the current window that a time in a process is in, or the next one."""
-        if process not in self._edges:
-            begins, ends = self.run.step_edges(self.run.processes[process])
-            # a rank may not have marked a step: its edges are 0
-            self._edges[process] = begins, np.maximum.accumulate(ends)
         first, last = self._window
         if first == last:
             return first
-        return min(max(first, int(self._edges[process][1].searchsorted(time))), last)
+        if process not in self._ends:
+            _, ends = self.run.step_edges(self.run.processes[process])
+            # a rank may not have marked a step: its edges are 0
+            self._ends[process] = memoryview(np.maximum.accumulate(ends))
+        return min(max(first, bisect_left(self._ends[process], time)), last)
 
     def before(self, moment: Moment, alone: bool = False) -> Stretch:
         """The stretch that ends at a moment of the current steps.
@@ -391,7 +396,7 @@ class Graph:
             return unexplained
         about = self._keys_of(process).get((track, place, start, end), [])
         keys = [key for role, key in about if role == WAITS]
-        if self.run.places[place].name in SUSPENDED:
+        if place in self._suspending:
             return self._suspended(moment, place, start, keys)
         if keys:
             releases = self._releases(process, keys, time)
@@ -536,12 +541,13 @@ class Graph:
     def _turns_on(self, track: int, spans: _Spans) -> Iterator[_Turn]:
         """When one task ran: in its scopes, except while it was suspended."""
         since, until = 0, 0
+        suspends = self._suspending
         for place, start, end in zip(spans.places, spans.starts, spans.ends, strict=True):
             if start >= until:
                 if until > since:
                     yield until, since, track
                 since, until = start, end
-            if self.run.places[place].name in SUSPENDED:
+            if place in suspends:
                 if start > since:
                     yield start, since, track
                 since = max(since, end)
@@ -824,14 +830,17 @@ class Graph:
         while moment[2] > floor:
             time = moment[2]
             stretch = self.before(moment, alone=moment in visits)
-            visits.add(moment)
-            begin = max(floor, stretch.start)
+            begin = stretch.start
+            if begin < floor:
+                begin = floor
+                stretch = stretch._replace(start=begin)
             if begin < time:
-                clipped = stretch if begin == stretch.start else stretch._replace(start=begin)
-                stretches.append(clipped)
+                stretches.append(stretch)
                 visits.clear()
+            else:
+                visits.add(moment)
             source = stretch.sources[0]
-            moment = source[0], source[1], min(begin, source[2])
+            moment = source if source[2] <= begin else (source[0], source[1], begin)
         stretches.reverse()
         return [part for stretch in stretches for part in self.parts(stretch)]
 
@@ -879,13 +888,15 @@ class Graph:
             return [stretch]
         if stretch.process == self.run.driver and self.blind:
             return self._where_workers_rest(stretch)
+        starts, last_ends, _ = self._own_folds(stretch.process)
+        position = bisect_left(starts, stretch.end) - 1
+        if position < 0 or last_ends[position] <= stretch.start:
+            return [stretch]
         shares: dict[int, float] = {}
         for place, begin, end, own in self._folds_over(stretch):
             if self.is_below(place, stretch.place):
                 low, high = max(begin, stretch.start), min(end, stretch.end)
                 shares[place] = shares.get(place, 0.0) + own * (high - low) / (end - begin)
-        if not shares:
-            return [stretch]
         scale = min(1.0, stretch.duration / max(1.0, sum(shares.values())))
         parts, at = [], stretch.start
         for place, share in shares.items():
@@ -1090,6 +1101,8 @@ class Plan:
         by_process: dict[int, list[Call]] = {}
         for row, stretch in enumerate(self.stretches):
             after, process = stretch.after, stretch.process
+            if len(stretch.sources) < 2:  # it followed something, or was called, but not both
+                continue
             own = [source for source in stretch.sources if source[0] == process]
             requests = [source for source in stretch.sources if source[0] != process]
             before = own[0] if own else None
@@ -1243,7 +1256,9 @@ class Plan:
         }
 
         def end(row: int, time: float) -> float:
-            own, most = limits.get(row, (-1, math.inf))
+            if row not in limits:
+                return time + lengths[row]
+            own, most = limits[row]
             return min(time + lengths[row], most + (times[own] if own >= 0 else 0.0))
 
         def begin(row: int, time: float) -> None:
@@ -1360,7 +1375,3 @@ def _inside(begin: int, until: int, starts: Integers, ends: Integers) -> int:
     """For how long some times, which do not overlap, are between two moments."""
     low, high = np.searchsorted(ends, begin, "right"), np.searchsorted(starts, until)
     return int((ends[low:high].clip(max=until) - starts[low:high].clip(min=begin)).sum())
-
-
-def _time(moment: Moment) -> int:
-    return moment[2]

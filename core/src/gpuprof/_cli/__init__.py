@@ -5,6 +5,7 @@ Each command is a module here, imported when the command is used.
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import gc
 import importlib
@@ -22,6 +23,7 @@ from gpuprof.errors import GpuprofError
 # Commands make many objects and drop few: looking for cycles as often as usual takes a seventh of
 # the time of `gpuprof explain`.
 gc.set_threshold(200_000)
+atexit.register(gc.freeze)
 
 COMMANDS = {
     "run": "Run a job and record it as it is; with a backend, under its profiler.",
