@@ -119,7 +119,7 @@ def _ending_together(
     run: Run, members: Sequence[Process], calls: Sequence[_Calls]
 ) -> Iterator[Sequence[Process]]:
     """Sets of processes whose calls of a place end at the same time."""
-    usual = [call.ends[np.isin(call.steps, run.usual)] for call in calls]
+    usual = [call.ends[call.usual] for call in calls]
     if not usual or not len(usual[0]):
         return
     length = float(np.median([step.duration for step in run.steps]))
@@ -142,12 +142,15 @@ class _Calls:
 
     Args:
         number: the number of the call in its step, from 0.
+        steps: positions in `Run.steps`.
+        usual: which of them count.
         rows: positions in the ledgers' spans, by step and rank.
         starts: when the calls began, in nanoseconds of the run, by step and rank.
     """
 
     number: int
     steps: Integers
+    usual: NDArray[np.bool_]
     rows: Integers
     starts: Integers
     ends: Integers
@@ -158,17 +161,20 @@ class _Calls:
         Args:
             one_group: whether all the ranks are in one process group.
         """
-        usual = np.isin(self.steps, run.usual)
-        if usual.sum() < _LEAST_STEPS:
+        starts, ends = self.starts[self.usual], self.ends[self.usual]
+        if len(starts) < _LEAST_STEPS:
             return False
-        starts, ends = self.starts[usual], self.ends[usual]
-        steps = [run.steps[position] for position in self.steps[usual].tolist()]
+        steps = [run.steps[position] for position in self.steps[self.usual].tolist()]
         length = float(np.median([step.duration for step in steps]))
         apart = np.ptp(starts, axis=1) >= _APART * length
         if apart.sum() < _LEAST_APART:
             return False
         start_spread = float(np.median(np.ptp(starts[apart], axis=1)))
         end_spread = float(np.median(np.ptp(ends[apart], axis=1)))
+        # a busy machine may let ranks of one group end far apart
+        follow = one_group and (ends.min(axis=1) >= starts.max(axis=1)).mean() >= _AFTER
+        if not follow and end_spread > _TOGETHER * start_spread:
+            return False
         origin = np.array([[step.start] for step in steps], np.int64)
         began, took = (starts - origin).astype(float), (ends - starts).astype(float)
         last, end = began.max(axis=1), (ends - origin).max(axis=1).astype(float)
@@ -176,8 +182,7 @@ class _Calls:
         of_steps = _centred(last, 0), _centred(end, 0), _FOLLOWS
         # without variation, a slope would be fitted to noise
         little = max(2 * end_spread, _TELLING * start_spread)
-        if one_group and (ends.min(axis=1) >= starts.max(axis=1)).mean() >= _AFTER:
-            # a busy machine may let these ranks end far apart, so do not look at end_spread
+        if follow:
             before, waited = -_centred(began, 1), _centred(took, 1)
             slope = _slope(before, waited)
             rest = waited - slope * before
@@ -188,8 +193,6 @@ class _Calls:
                 and slope - 2 * error >= _ONE_GROUP_SLOPE
                 and (of_steps[0].std() <= little or _slope(*of_steps[:2]) >= _FOLLOWS)
             )
-        if end_spread > _TOGETHER * start_spread:
-            return False
         slopes = [fit for fit in (of_ranks, of_steps) if fit[0].std() > little]
         exact = end_spread <= _EXACT * start_spread
         return (exact or len(slopes) == 2) and all(
@@ -260,7 +263,7 @@ def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls]:
     chosen = np.flatnonzero(same_count & (of_ranks[0] == size))
     if len(chosen) < _LEAST_STEPS or size > _MOST_CALLS:
         return []
-    calls = []
+    calls, usual_steps = [], np.isin(chosen, run.usual)
     for number in range(size):
         at = np.stack(
             [row[first[chosen] + number] for row, first in zip(rows, firsts, strict=True)], axis=1
@@ -275,7 +278,7 @@ def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls]:
             )
             for edge in ("start", "end")
         ]
-        calls.append(_Calls(number, chosen, at, *edges))
+        calls.append(_Calls(number, chosen, usual_steps, at, *edges))
     return calls
 
 

@@ -320,12 +320,21 @@ def _part_calls(ledgers: Sequence[Ledger]) -> None:
 
     Else that time would not tell which of the two is meant, and the later call's sender is lost.
     """
-    keys = np.concatenate([ledger.sent["key"] for ledger in ledgers])
+    keys = np.unique(np.concatenate([ledger.sent["key"] for ledger in ledgers]))
     for ledger in ledgers:
         links = ledger.links[ledger.links["role"] == RELEASES]
-        begins = np.unique(links["start"][np.isin(links["key"], keys)])
+        begins = np.unique(links["start"][_among(links["key"], keys)])
         for rows in (ledger.spans, ledger.links):
-            rows["end"] -= np.isin(rows["end"], begins) & (rows["start"] < rows["end"])
+            rows["end"] -= _among(rows["end"], begins) & (rows["start"] < rows["end"])
+
+
+def _among(values: Integers, ordered: Integers) -> NDArray[np.bool_]:
+    """As `numpy.isin`, which would sort both: the second has many more or many fewer values."""
+    at = np.searchsorted(ordered, values)
+    found: NDArray[np.bool_] = np.zeros(len(values), bool)
+    inside = at < len(ordered)
+    found[inside] = ordered[at[inside]] == values[inside]
+    return found
 
 
 def _of_same_workers(ledgers: Sequence[Ledger]) -> tuple[Sequence[Ledger], int]:

@@ -229,7 +229,8 @@ class Samples:
             spans = ledger.spans[ledger.spans["track"] == track]
             depths = np.array([ledger.places[place].depth for place in spans["place"].tolist()])
             for depth in np.unique(depths).tolist():  # the innermost counts
-                level = np.sort(spans[depths == depth], order="start")
+                level = spans[depths == depth]
+                level = level[np.argsort(level["start"], kind="stable")]
                 at = np.searchsorted(level["start"], rows["end"][mine], "right") - 1
                 inside = (at >= 0) & (rows["end"][mine] <= level["end"][at])
                 places = self._process.places[level["place"][at[inside]]]
