@@ -81,7 +81,7 @@ class Loop:
     def times(self, position: int) -> dict[tuple[int, int, Kind], int]:
         """The nanoseconds of each process, place and kind on the path of a step."""
         times: dict[tuple[int, int, Kind], int] = {}
-        for process, place, start, end, kind, *_ in self.stretches(position):
+        for process, place, start, end, kind, _, _, _ in self.stretches(position):
             part = process, place, kind
             times[part] = times.get(part, 0) + end - start
         return times

@@ -52,7 +52,7 @@ Clocks = dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]]
 """How the time of some processes would pass: by the position of the process, times of the run in
 order, and what each would be instead. Before the first and after the last, time passes
 as it does."""
-_time = itemgetter(2)
+_time, _end = itemgetter(2), itemgetter(3)
 _IN_ORDER = 0.95
 """Share of a process's calls that must be taken in order of arrival for a replay to do the same."""
 _MEETING = -1
@@ -182,6 +182,7 @@ class Graph:
         self._suspending = {
             number for number, place in enumerate(run.places) if place.name in SUSPENDED
         }
+        self._is_thread = [place.name.endswith(THREAD) for place in run.places]
         self._tracks: dict[int, dict[int, _Spans]] = {}
         self._keys: dict[int, dict[tuple[int, int, int, int], list[tuple[int, int]]]] = {}
         self._by_key = self._sorted_links()
@@ -191,7 +192,7 @@ class Graph:
         self._folds: dict[int, tuple[list[int], list[int], list[tuple[int, int, int, float]]]] = {}
         self._of_step: dict[object, dict[int, NDArray[np.void]]] = {}
         self._plans: dict[Window, Plan] = {}
-        self._ends: dict[int, memoryview] = {}
+        self._ends: dict[int, list[int]] = {}
         self._released: dict[int, _Release | None] = {}
         self._called: dict[int, _Link | None] = {}
         self._polling: dict[int, bool] = {}
@@ -235,7 +236,7 @@ class Graph:
     def _last_release(self, key: int) -> _Release | None:
         """The last release of a key."""
         if key not in self._released:
-            self._released[key] = max(self._releases_of(key), key=lambda row: row[3], default=None)
+            self._released[key] = max(self._releases_of(key), key=_end, default=None)
         return self._released[key]
 
     def _releases_of(self, key: int) -> list[_Release]:
@@ -350,7 +351,7 @@ class Graph:
         if process not in self._ends:
             _, ends = self.run.step_edges(self.run.processes[process])
             # a rank may not have marked a step: its edges are 0
-            self._ends[process] = memoryview(np.maximum.accumulate(ends))
+            self._ends[process] = np.maximum.accumulate(ends).tolist()
         return min(max(first, bisect_left(self._ends[process], time)), last)
 
     def before(self, moment: Moment, alone: bool = False) -> Stretch:
@@ -366,24 +367,22 @@ class Graph:
             earlier = [(arrival[0], arrival[1], min(arrival[2], time)) for arrival in arrivals]
             return Stretch(last, OUTSIDE, time, time, "dispatch", tuple(earlier))
         spans = self._spans_of(process).get(track)
-        inner, boundary = (-1, None) if spans is None else spans.at(time)
-        if spans is not None and inner >= 0 and self._says_nothing(spans, inner):
-            inner = -1
-        if spans is None or inner < 0:
+        if spans is None:
+            return self._outside(moment, None, alone)
+        inner, boundary = spans.at(time)
+        if inner < 0 or (
+            self._is_around(spans, inner) and not self._is_thread[spans.places[inner]]
+        ):
             return self._outside(moment, boundary, alone)
         wait = spans.waits[inner]
-        if wait < 0 or self._is_around(spans, wait):
-            begin = boundary if boundary is not None else spans.starts[inner]
-            own = (process, track, begin)
-            return Stretch(process, spans.places[inner], begin, time, "work", (own,))
-        return self._wait(moment, spans, wait, alone)
-
-    def _says_nothing(self, spans: _Spans, position: int) -> bool:
-        """Whether a scope is around the current steps, unless it names a helper thread."""
-        is_around = self._is_around(spans, position)
-        return is_around and not self.run.places[spans.places[position]].name.endswith(THREAD)
+        if wait >= 0 and not self._is_around(spans, wait):
+            return self._wait(moment, spans, wait, alone)
+        begin = boundary if boundary is not None else spans.starts[inner]
+        own = (process, track, begin)
+        return Stretch(process, spans.places[inner], begin, time, "work", (own,))
 
     def _is_around(self, spans: _Spans, position: int) -> bool:
+        """Whether a scope is around the current steps, and so says nothing about them."""
         begin, end = self._around
         return spans.starts[position] < begin and spans.ends[position] >= end
 
@@ -406,8 +405,7 @@ class Graph:
             held = self._held_up(process, releases[0], time)
             all_sources = [own, *releases] if held is None else [own, *releases, held]
             sources = sorted(all_sources, key=_time, reverse=True)
-            since = max(releases, key=_time)[2]
-            if 0 < start - since <= _POLLED and self._polls(process):
+            if 0 < start - releases[0][2] <= _POLLED and self._polls(process):
                 # it asked again and again, and was there between two questions
                 sources.remove(own)
             begin = sources[0][2]
@@ -853,8 +851,10 @@ class Graph:
         return [piece for part in self._with_folds(stretch) for piece in self._with_samples(part)]
 
     def _with_samples(self, stretch: Stretch) -> list[Stretch]:
+        if stretch.kind not in ("outside", "unexplained"):
+            return [stretch]
         is_called = stretch.place != OUTSIDE and self.run.places[stretch.place].name in CALLS
-        if stretch.kind != "outside" and not (stretch.kind == "unexplained" and is_called):
+        if stretch.kind == "unexplained" and not is_called:
             return [stretch]
         time, place = self._on_samples(stretch)
         edge = stretch.start + time
@@ -1095,7 +1095,8 @@ class Plan:
         self._servers = [
             self._server(calls, numbers) for calls in self.calls.values() if _as_they_come(calls)
         ]
-        self._servers += [self._event_loop(turns, numbers) for turns in graph.loops()]
+        late = [row for row, stretch in enumerate(stretches) if stretch.after is not None]
+        self._servers += [self._event_loop(turns, numbers, late) for turns in graph.loops()]
 
     def _found_calls(self, graph: Graph) -> dict[int, list[Call]]:
         by_process: dict[int, list[Call]] = {}
@@ -1132,16 +1133,20 @@ class Plan:
         return _Server(dict(zip(rows, before, strict=True)), [*ends, numbers[last]])
 
     def _event_loop(
-        self, turns: Iterable[tuple[Moment, Moment]], numbers: Mapping[Moment, int]
+        self,
+        turns: Iterable[tuple[Moment, Moment]],
+        numbers: Mapping[Moment, int],
+        late: Iterable[int],
     ) -> _Server:
         """An event loop: it runs tasks, and sends their results, in the order of readiness."""
         known = [turn for turn in turns if turn[0] in numbers and turn[1] in numbers]
         begins = {numbers[begin] for begin, _ in known}
         ends = {end: numbers[end] for _, end in known}
+        afters = {row: self.stretches[row].after for row in sorted({*begins, *late})}
         calls = {
-            row: None if stretch.after is None else ends.get(stretch.after)
-            for row, stretch in enumerate(self.stretches)
-            if row in begins or stretch.after in ends
+            row: None if after is None else ends.get(after)
+            for row, after in afters.items()
+            if row in begins or after in ends
         }
         return _Server(calls, list(ends.values()), is_loop=True, results=calls.keys() - begins)
 
@@ -1150,8 +1155,12 @@ class Plan:
         times: list[int] = []
         last: list[int] = []
         for length, sources in zip(self._lengths, self._sources, strict=True):
-            last.append(max(sources, key=times.__getitem__, default=-1))
-            times.append(length + (times[last[-1]] if sources else 0))
+            if len(sources) < 2:  # nearly all
+                latest = sources[0] if sources else -1
+            else:
+                latest = max(sources, key=times.__getitem__)
+            last.append(latest)
+            times.append(length + (times[latest] if sources else 0))
         rows, row = set(), self._ends[0]
         while row >= 0:
             rows.add(row)

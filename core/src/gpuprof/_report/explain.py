@@ -45,8 +45,7 @@ _MOSTLY_IN_STEPS = 0.95
 _MUCH_SLOWER = 1.5
 """How many times the median the slowest step must take to have its path printed."""
 _LEAST_LEFT_OUT = 0.2
-"""How long the steps that are left out must take together, relative to those that count, to be said.
-"""
+"""How long the steps that are left out must take, relative to those that count, to be said."""
 _LEAST_QUIET, _MUCH_LONGER = 20.0, 3
 """Seconds without an end of a scope or step, and how many times the slowest step they must last,
 for a running job to be said to stand still."""
