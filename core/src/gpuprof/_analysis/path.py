@@ -1329,7 +1329,7 @@ class Call:
     @property
     def arrived(self) -> int:
         """When the call could have begun."""
-        return max(map(_time, self.requests))
+        return int(max(map(_time, self.requests)))
 
     @property
     def queued(self) -> int:

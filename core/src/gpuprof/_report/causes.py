@@ -65,17 +65,16 @@ def what_if(cause: Finding | Promise) -> str:
     """What the run would take without a cause, as a clause of a sentence."""
     several = len(cause.workers) > 1
     who = "{group}" if several else "{worker}"
-    when = ""
+    when, extra = "", ""
     if isinstance(cause, Finding) and cause.cause == "recurring":
         every = cause.facts.every
         when = f" every {ordinal(every)} step" if every else " in some steps"
-    without = f"without {{scope}} in {who}{when}"
+        extra = "" if cause.facts.rare else "the extra time of "
+    without = f"without {extra}{{scope}} in {who}{when}"
     if cause.cause == "driver":
         without = "without what {worker} does by itself"
     elif cause.scope in _NO_SCOPES:
         without = f"without what {{worker}} does {_where(cause)}{when}"
-    elif when and not cause.facts.rare:
-        without = f"without the extra time of {{scope}} in {who}{when}"
     condition = _IF.get(cause.cause, without).format(
         worker=cause.worker,
         workers=all_of(cause.workers),
