@@ -146,6 +146,9 @@ def session() -> Session | None:
             if _session is not None:
                 _metrics = _metrics or _session.metrics
                 if _session.row.get("step_at"):
+                    from gpuprof._session import step_at
+
+                    step_at.start_session = session
                     _session.begin(int, _mark_step)
                 elif _session.row.get("library_steps"):
                     _library_steps = LibrarySteps(_session)

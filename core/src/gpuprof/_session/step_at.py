@@ -19,6 +19,8 @@ _MOST_SEEN = 20
 
 Mark = Callable[[int], AbstractContextManager[object]]
 
+start_session: Callable[[], object] = list
+"""Starts the session of a fork. Set by `public`, which imports this; until then it does nothing."""
 _here: StepAt | None = None
 """What marks the steps of this process or, in a fork without a session, those of its parent."""
 
@@ -105,9 +107,7 @@ class StepAt:
         """
         if not self._instrument.on and self._pid != os.getpid():
             if self is _here and not self._number:
-                from gpuprof._session import public
-
-                self._instrument.guarded(public.session)
+                self._instrument.guarded(start_session)
             return self if _here is None else _here
         return self
 
