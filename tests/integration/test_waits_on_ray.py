@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
+import pytest
 from gpuprof._artifacts.ledger import RELEASES, WAITS, Ledger, ledgers
 from support.cluster import make
 from support.waiting import DEADLINE
@@ -28,6 +28,12 @@ def start(_):
 class Env:
     def act(self, step):
         return step
+
+    def observe(self, batch):
+        return [batch]
+
+    def stream(self, batch):
+        yield [batch]
 
 
 class Rollout:
@@ -58,6 +64,9 @@ with Profiler(config) as profiler:
             ready, _ = ray.wait(both, num_returns=2)
             assert [step, step] == ray.get(ready)
             assert 2_000_000 == len(ray.get(ray.put(bytes(2_000_000))))
+            assert [{}] == ray.get(actors["Env"].observe.remote({}))
+            stream = actors["Env"].stream.options(num_returns="streaming").remote({})
+            assert [[{}]] == [ray.get(item) for item in stream]
 assert ray.get is not get, "still marked"
 ray.shutdown()
 """
@@ -73,11 +82,12 @@ def keys(ledger: Ledger, role: int, place: str) -> list[int]:
     ]
 
 
-def test_each_get_finds_the_call_that_it_waits_for(tmp_path: Path) -> None:
-    """A plain actor and an async one: every key that the driver waits for is released once."""
-    temporary = make()
+@pytest.fixture(scope="module")
+def by_name(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ledger]:
+    """The ledgers of a job with a plain actor and an async one, by group."""
+    directory = tmp_path_factory.mktemp("run")
     done = subprocess.run(
-        [sys.executable, "-c", _DRIVER, temporary, str(tmp_path)],
+        [sys.executable, "-c", _DRIVER, make(), str(directory)],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
@@ -86,10 +96,31 @@ def test_each_get_finds_the_call_that_it_waits_for(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "WARNING runtime_context" not in done.stderr
-    (run,) = (path for path in tmp_path.iterdir() if path.is_dir() and path.name != "latest")
+    (run,) = (path for path in directory.iterdir() if path.is_dir() and path.name != "latest")
     found, problems = ledgers(run)
     assert [] == problems
-    by_name = {ledger.header["group"]: ledger for ledger in found}
+    return {ledger.header["group"]: ledger for ledger in found}
+
+
+@pytest.mark.parametrize("method", ["Env.observe", "Env.stream"])
+def test_the_pickling_of_a_result_ends_its_call(method: str, by_name: dict[str, Ledger]) -> None:
+    """Whoever waits for the result of a method, or for an item, waits for that scope, too."""
+    env = by_name["Env"]
+    pickled, called = keys(env, RELEASES, "ray.serialize"), keys(env, RELEASES, method)
+    waits = {*keys(by_name["Runner"], WAITS, "ray.get")}
+    assert 3 == len(waits.intersection(called).intersection(pickled))
+
+
+def test_the_pickling_of_arguments_is_a_scope(by_name: dict[str, Ledger]) -> None:
+    """Of those that take time to pickle, and without a key."""
+    driver = by_name["Runner"]
+    names = [driver.places[place].key for place in driver.spans["place"].tolist()]
+    assert 6 == names[names.index("ray.get") :].count("ray.serialize")
+    assert [] == keys(driver, RELEASES, "ray.serialize")
+
+
+def test_each_get_finds_the_call_that_it_waits_for(by_name: dict[str, Ledger]) -> None:
+    """A plain actor and an async one: every key that the driver waits for is released once."""
     released = Counter(
         key
         for group in ("Env", "Rollout")

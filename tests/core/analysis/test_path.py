@@ -203,6 +203,26 @@ def test_an_item_of_a_generator_is_followed_to_the_one_before(tmp_path: Path) ->
     ] == found(read(tmp_path, made, worker))
 
 
+def test_a_call_ends_with_the_pickling_of_its_result(tmp_path: Path) -> None:
+    """That is no call of its own: the path goes on to the method, and to its caller."""
+    made = driver(100)
+    made.sent(0, 5, "ray:1")
+    made.span("ray.get", 5, 97, waits_for="*", waits=["ray:1"])
+    worker = SimulatedLedger("A-0")
+    worker.span("A.work", 10, 40, releases=["ray:1"])
+    worker.span("ray.serialize", 41, 95, releases=["ray:1"])
+    run = read(tmp_path, made, worker)
+    assert [
+        ("Runner", "", "outside", 0, 5),
+        ("A-0", "", "dispatch", 5, 10),
+        ("A-0", "A.work", "work", 10, 40),
+        ("A-0", "", "outside", 40, 41),
+        ("A-0", "ray.serialize", "work", 41, 95),
+        ("Runner", "ray.get", "handover", 95, 97),
+        ("Runner", "", "outside", 97, 100),
+    ] == found(run)
+
+
 def loop(name: str = "A-0") -> SimulatedLedger:
     """A worker with an event loop, whose tracks are tasks."""
     made = SimulatedLedger(name)

@@ -102,7 +102,8 @@ def recorded(directory: Path, sent: Sequence[tuple[str, str, int, int]]) -> Run:
         worker = workers.setdefault(name, SimulatedLedger(name))
         driver.sent(start, start + 1, f"k{number}")
         driver.span("ray.get", start + 2, end, waits=[f"k{number}"])
-        worker.span(method, start + 1, end - 1, releases=[f"k{number}"])
+        worker.span(method, start + 1, end - 2, releases=[f"k{number}"])
+        worker.span("ray.serialize", end - 2, end - 1, releases=[f"k{number}"])
     found, _ = ledgers.ledgers(write_run(directory, [driver, *workers.values()]))
     run = reading.assemble("run", found, {})
     run.launched = True

@@ -686,7 +686,7 @@ class Graph:
         by the moment's.
         """
         for key in self._released_by(moment):
-            if key in self._sent_calls and not self._goes_on(key, moment):
+            if key in self._sent_calls:
                 sender, needs = self._sent_calls[key]
                 ends = [row for row in map(self._last_release, needs) if row is not None]
                 sources = [sender, *((row[0], row[1], row[3]) for row in ends)]
@@ -695,13 +695,6 @@ class Graph:
                 ]
                 return [source for source in earlier if source != moment]
         return []
-
-    def _goes_on(self, key: int, moment: Moment) -> bool:
-        """Whether a call began before: a generator's last item also releases the call's key."""
-        return any(
-            process == moment[0] and start < moment[2]
-            for process, _, start, *_ in self._linked(key, RELEASES)
-        )
 
     @functools.cached_property
     def _sent_calls(self) -> dict[int, tuple[Moment, list[int]]]:
@@ -738,7 +731,7 @@ class Graph:
         return int(ledger.sent["end"].max()) + ledger.offset if len(ledger.sent) else 0
 
     def _released_by(self, moment: Moment) -> Iterator[int]:
-        """The keys that the spans which begin at a moment release."""
+        """The keys of the calls that begin at a moment: those that spans from there on release."""
         process, track, time = moment
         spans = self._spans_of(process).get(track)
         keys = self._keys_of(process)
@@ -747,8 +740,19 @@ class Graph:
         position = bisect_left(spans.starts, time)
         while position < len(spans.starts) and spans.starts[position] == time:
             about = (track, spans.places[position], time, spans.ends[position])
-            yield from (key for role, key in keys.get(about, ()) if role == RELEASES)
+            released = (key for role, key in keys.get(about, ()) if role == RELEASES)
+            yield from (key for key in released if not self._goes_on(key, moment))
             position += 1
+
+    def _goes_on(self, key: int, moment: Moment) -> bool:
+        """Whether a call began before: a generator's last item releases the call's key, too.
+
+        So does the pickling of a result.
+        """
+        return any(
+            process == moment[0] and start < moment[2]
+            for process, _, start, *_ in self._linked(key, RELEASES)
+        )
 
     # A whole step
 

@@ -16,6 +16,7 @@ import attrs
 
 from gpuprof._analysis.run import Process, Run, Step
 from gpuprof._artifacts.ledger import RELEASES, WAITS
+from gpuprof._session.instruments.ray_calls import SERIALIZE
 
 _LEAST_ROUNDS = 8
 _MOST_CALLS = 20_000
@@ -206,6 +207,7 @@ def sent_calls(run: Run, process: Process) -> list[Call]:
         for other in run.processes
         if other is not process
         for key, place in _links(other, RELEASES, "key", "place")
+        if other.ledger.places[place].key != SERIALIZE
     }
     wait_ends: dict[int, int] = {}
     for key, end in _links(process, WAITS, "key", "end"):

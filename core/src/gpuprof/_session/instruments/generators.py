@@ -30,10 +30,16 @@ class Stream:
         self._name = name
         self._key_of = key_of
 
-    def items(self, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    def items(
+        self, generator: Generator[Any, Any, Any], done: Callable[[bytes], object]
+    ) -> Generator[Any, Any, Any]:
         """Yield the items of a generator, and pass on the values sent to it.
 
         Ray sends a value that says how it stored the item.
+
+        Args:
+            generator: the generator.
+            done: called with each item's key before the item is stored.
         """
         value = None
         for number in itertools.count(FIRST):
@@ -46,6 +52,7 @@ class Stream:
                 return stop.value
             finally:
                 self._end(scope, number, last)
+            done(self._key_of(number))
             value = yield item
         raise AssertionError  # for type checkers
 

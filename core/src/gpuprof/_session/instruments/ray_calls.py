@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +24,11 @@ from gpuprof._session.instruments.instrument import (
 )
 from gpuprof._session.ledger import KEY
 
+SERIALIZE = "ray.serialize"
+"""The name of the scope around pickling: of a call's arguments, or of its result once it is over.
+"""
+_PLAIN = frozenset((type(None), bool, int, float, str, bytes))
+"""The types of values that take hardly any time to pickle."""
 _TASK = 24
 """The length of a task's id in bytes. The id of each of its results begins with these bytes; the
 result's number follows. The ids of a driver and of an actor's creation begin with `NOT_RANDOM`."""
@@ -30,6 +36,12 @@ _MOST_AWAITED = 1_000
 """The most calls to name among those that a process waits for at once."""
 _MOST_STREAMS = 10_000
 """The most calls of generators to remember; the oldest are forgotten first."""
+
+
+class _Ended(threading.local):
+    """The key of the call that ended last in this thread, until Ray pickles its result."""
+
+    key: bytes | None = None
 
 
 def _key(binary: bytes) -> bytes:
@@ -138,6 +150,19 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
 
         return instrument.marked(put, lambda *_, **__: Call("ray.put"))
 
+    ended = _Ended()
+
+    def serializing(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def serialize(context: Any, value: Any, *args: Any, **options: Any) -> Any:
+            link, ended.key = ended.key, None
+            if type(value) in _PLAIN or not instrument.on:
+                return original(context, value, *args, **options)
+            called = context, value, *args
+            return call_linked(recording, SERIALIZE, None, link, original, called, options, fail)
+
+        return serialize
+
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def get_execution_info(*args: Any, **kwargs: Any) -> Any:
@@ -146,7 +171,7 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
                 # bound here, as `running` would look it up in each call
                 current_id = this_worker.core_worker.get_current_task_id
                 executor = instrument.guarded(
-                    _marked, instrument, info.function, key_of_task, current_id, tasks
+                    _marked, instrument, info.function, key_of_task, current_id, tasks, ended
                 )
                 info = info._replace(function=executor or info.function)
             return info
@@ -212,6 +237,9 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     instrument.replace([ray, worker], "get", get_one)
     instrument.around([ray, worker], "wait", wait)
     instrument.replace([ray, worker], "put", putting)
+    pickling = getattr(ray._private, "serialization", None)
+    if hasattr(pickling, "SerializationContext"):  # other releases may lack it
+        instrument.replace([pickling.SerializationContext], "serialize", serializing)
     instrument.replace([manager], "get_execution_info", make)
     infos.clear()  # Ray caches what the manager has returned
     instrument.at_end(infos.clear)
@@ -275,6 +303,7 @@ def _marked(
     key_of_task: KeyOf,
     current_id: Callable[[], Any],
     tasks: Tasks,
+    ended: _Ended,
 ) -> Callable[..., Any]:
     """Wrap a task, or the executor of an actor's method, so that each call has a scope.
 
@@ -302,7 +331,8 @@ def _marked(
     def generator(*args: Any, **kwargs: Any) -> Any:
         stream = new_stream()
         items = function(*args, **kwargs)
-        return items if stream is None else stream.items(items)
+        done = functools.partial(setattr, ended, "key")
+        return items if stream is None else stream.items(items, done)
 
     def async_generator(*args: Any, **kwargs: Any) -> Any:
         stream = new_stream()
@@ -314,6 +344,7 @@ def _marked(
         return task and Stream(instrument, name, functools.partial(_item_key, task))
 
     def executor(*args: Any, **kwargs: Any) -> Any:
+        ended.key = None
         try:
             task = key_of_task(current_id())
         except Exception as error:
@@ -321,7 +352,9 @@ def _marked(
             task = None
         if task is None:
             return function(*args, **kwargs)
-        return call_linked(recording, name, None, task, function, args, kwargs, fail)
+        result = call_linked(recording, name, None, task, function, args, kwargs, fail)
+        ended.key = task
+        return result
 
     dump.waits[executor.__code__] = _runs
     marked = executor
