@@ -237,7 +237,7 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
     instrument.replace([ray, worker], "get", get_one)
     instrument.around([ray, worker], "wait", wait)
     instrument.replace([ray, worker], "put", putting)
-    pickling = getattr(ray._private, "serialization", None)
+    pickling: Any = getattr(ray._private, "serialization", None)
     if hasattr(pickling, "SerializationContext"):  # other releases may lack it
         instrument.replace([pickling.SerializationContext], "serialize", serializing)
     instrument.replace([manager], "get_execution_info", make)
