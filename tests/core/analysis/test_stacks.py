@@ -266,6 +266,37 @@ def test_the_share_of_a_slow_rank_is_of_what_it_takes_longer(tmp_path: Path) -> 
     assert "25 % of the extra 40 ms: data.batch, data.py:88" == words(line)
 
 
+def paused(directory: Path, runs: list[Frame]) -> str:
+    """What to do about pauses of a rank, given what it runs in them."""
+    now = 0
+    ledger, samples = SimulatedLedger("A-0"), []
+    for step in range(60):
+        pause = 400 if step in (7, 12, 26, 31, 45, 53) else 0
+        ledger.step(step, now, now + (STEP + pause) * MS)
+        ledger.span("load", now, now + (STEP + pause) * MS)
+        times = range(now, now + (STEP + pause) * MS, 20 * MS)
+        for each in times:
+            stack = [MAIN, BATCH] if each < now + STEP * MS else runs
+            samples.append((stack, 1, 1, 1, each, each + 20 * MS))
+        now += (STEP + pause) * MS
+    write_stacks(ledger.write(directory), samples)
+    (cause,) = as_dict(answer(directory))["findings"]
+    assert "pauses" == cause["cause"]
+    return str(cause["action"])
+
+
+def test_the_line_of_pauses_is_what_to_look_at(tmp_path: Path) -> None:
+    """If it is the user's own: else the machine may be slow there."""
+    way = "do it less often, in smaller parts, or while the next step runs."
+    assert f"See data.py:41: {way}" == paused(tmp_path / "run", [MAIN, RESIZE])
+
+
+def test_a_librarys_line_of_pauses_is_no_advice(tmp_path: Path) -> None:
+    """The user cannot change it."""
+    action = paused(tmp_path / "run", [LOADS, DECODE])
+    assert action.startswith("Look for other processes on its cores")
+
+
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Explanation:
     """A worker without peers in a library's loop that does several things, one by the user."""

@@ -336,13 +336,12 @@ class Code:
 
     def _took(self, process: Process, places: Sequence[int]) -> Floats:
         """Nanoseconds of each step that a process spends in the given places."""
-        run, number = self._run, process.number
-        took = run.lengths[:, number]
+        run = self._run
         if len(places) > len(run.places):  # all of the step, in which tasks may wait side by side
-            return took
-        outside = took - run.tracked[:, number]
-        owns = (run.matrix("own", place, [process])[:, 0] for place in places if place != OUTSIDE)
-        return sum(owns, outside if OUTSIDE in places else np.zeros(len(took)))
+            whole: Floats = run.lengths[:, process.number]
+            return whole
+        owns = (run.matrix("own", place, [process])[:, 0] for place in places)
+        return sum(owns, np.zeros(len(run.steps)))
 
     def by_place(self, process: Process) -> dict[int, Mapping[Stack, float]] | None:
         """Seconds of each stack a step, in all places and outside; ``None`` without samples."""

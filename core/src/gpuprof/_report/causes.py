@@ -37,9 +37,17 @@ class Words:
     action: str
 
 
-def words(finding: Finding) -> Words:
-    """A finding in words."""
+def words(finding: Finding, at: str = "") -> Words:
+    """A finding in words.
+
+    Args:
+        at: the line of the user's own with at least half of the extra time; empty without one.
+    """
     of_cause = _WORDS[finding.cause](finding)
+    if at and finding.cause in ("pauses", "once"):  # it is not the machine
+        once = f"Once is no pattern: if it comes back, see {at}."
+        often = f"See {at}: do it less often, in smaller parts, or while the next step runs."
+        of_cause = attrs.evolve(of_cause, action=once if len(finding.facts.at) == 1 else often)
     says = of_cause.says
     their = "their" if len(finding.workers) > 1 else "its"
     if finding.others_waited > _LEAST_WAITED * finding.seconds:

@@ -32,7 +32,11 @@ from gpuprof._report import stacks
 from gpuprof._report.causes import config, gain, what_if, words
 from gpuprof._report.trees import DRIVER, introduce
 from gpuprof._report.words import duration, ordinal, percentage
+<<<<<<< HEAD
 from gpuprof._session.instruments.coroutines import SUSPENDED
+=======
+from gpuprof._session.stacks import LIBRARY
+>>>>>>> 3352a52a (Where a pause has a line of the user's own, the advice is that line)
 from gpuprof.errors import ConfigError, GpuprofError
 
 JSON_VERSION = 1
@@ -64,7 +68,7 @@ between calls."""
 _LEAST_HANDOVER = 0.1
 """Share of a step above which handing over results gets a sentence."""
 _LEAST_OF_LINE = 0.5
-"""Share of the unexplained time above which one line of code is named as the one to look at."""
+"""Share of a time above which one line of code is named as the one to look at."""
 _LEAST_LEAD = 0.2
 """Share of a step above which a line of a worker without peers is named as what would help."""
 _LEAST_MORE = 0.2
@@ -122,7 +126,7 @@ def as_dict(answer: Explanation) -> dict[str, Any]:
         entry["line"] = None if line is None else stacks.as_dict(line)
         if finding.ratio == math.inf:
             entry["ratio"] = None
-        advice = words(finding)
+        advice = words(finding, _of_users(line))
         entry |= {"says": advice.says, "action": advice.action, "config": _config(answer, finding)}
     content["lines"] = [stacks.as_dict(line) for line in answer.lines]
     confidence = content["confidence"]
@@ -651,8 +655,15 @@ def _none(answer: Explanation) -> str:
     return "None: no rank, node or scope stands out."
 
 
+def _of_users(line: Line | None) -> str:
+    """Where a line is, if it is the user's own and most of the time is there; else empty."""
+    if line is None or line.share < _LEAST_OF_LINE or LIBRARY.search(line.file):
+        return ""
+    return stacks.where(line)
+
+
 def _finding(answer: Explanation, number: int, finding: Finding, line: Line | None) -> str:
-    advice = words(finding)
+    advice = words(finding, _of_users(line))
     lines = [_tables.labelled(f"{number}. ", advice.says)]
     if line is not None:
         lines.append(_tables.labelled("   line    ", stacks.words(line)))
