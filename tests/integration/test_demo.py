@@ -62,11 +62,11 @@ def train(
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The demo's first 15 steps, once: its directory, and what it has printed."""
+    """The demo's first ten steps, once: its directory, and what it has printed."""
     directory = tmp_path_factory.mktemp("profiled")
     configuration = yaml.safe_load(EXAMPLE.with_name("config.yaml").read_text())
-    configuration["training"]["steps"] = 15
-    configuration["profiling"]["steps"] = [3, 7, 10]
+    configuration["training"]["steps"] = 10
+    configuration["profiling"]["steps"] = [3, 7]
     (directory / "config.yaml").write_text(yaml.safe_dump(configuration))
     done = train(directory, "--config", "config.yaml")
     assert 0 == done.returncode, done.stdout
@@ -87,23 +87,24 @@ def short(tmp_path: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def without_a_tool(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the first five steps print on a machine that has no nsys."""
-    directory = tmp_path_factory.mktemp("without-a-tool")
-    done = train(directory, "--steps", "5", "--timing-only-without-tool", PATH=path_without_nsys())
+def serial(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the first five steps print in one process, without Ray and without a profiler."""
+    directory = tmp_path_factory.mktemp("serial")
+    interpreter = ("-m", "cProfile", "-s", "cumulative")
+    done = train(directory, "--serial", "--steps", "5", interpreter=interpreter)
     assert 0 == done.returncode, done.stdout
     return done.stdout
 
 
 @pytest.mark.nsys
 def test_the_demo_learns_and_captures(profiled: tuple[Path, str]) -> None:
-    """The demo learns, leaves nine labelled reports, and counts its frames."""
+    """The demo learns, leaves six labelled reports, and counts its frames."""
     directory, printed = profiled
     mean = re.search(r"Mean return of the last \d+ episodes: ([\d.]+)", printed)
     assert mean is not None
-    assert float(mean[1]) > 100
-    assert re.search(r"\nframes: 15360 in all steps, [\d.]+ per second\n", printed)
-    assert "9 of 9 reports complete" in printed
+    assert float(mean[1]) > 60  # an untrained policy's is 20
+    assert re.search(r"\nframes: 10240 in all steps, [\d.]+ per second\n", printed)
+    assert "6 of 6 reports complete" in printed
     for title in (
         "ActorGroup-0",
         "RolloutGroup-0",
@@ -115,7 +116,7 @@ def test_the_demo_learns_and_captures(profiled: tuple[Path, str]) -> None:
         # a busy machine may make one of them slow, and then its title says so
         assert re.search(rf"\] {re.escape(title)}( \(slow\))? profile tree view:\n", printed)
     reports = sorted(directory.glob("gpuprof-output/*/*/*.nsys-rep"))
-    assert 9 == len(reports)
+    assert 6 == len(reports)
     for report in reports:
         found = labels(str(report))
         actor = {
@@ -159,7 +160,7 @@ def test_the_page_of_the_demo(profiled: tuple[Path, str], tmp_path: Path) -> Non
         assert ([], []) == (opened.requests, opened.complaints)
         # with a profiler nothing is sampled, unless the key says so
         assert ["No stacks were sampled: see the key sampling."] == opened.texts(".why")
-        assert 15 == opened.page.locator("#steps .bar").count()
+        assert 10 == opened.page.locator("#steps .bar").count()
         opened.page.locator("#gantt select").select_option("0")
         assert 5 < opened.page.locator("#gantt .critical").count()
     printed = CliRunner().invoke(main, ["report", str(run), "--nvtx", "--json"]).stdout
@@ -211,14 +212,16 @@ def test_the_demo_under_torch_profiler(tmp_path: Path, short: list[str]) -> None
         assert {label, "aten::addmm"} <= names
 
 
-def test_the_demo_without_a_tool(without_a_tool: str) -> None:
+def test_the_demo_without_a_tool(tmp_path: Path, short: list[str]) -> None:
     """A machine without nsys trains all the same, prints its trees, and says how to get more."""
+    done = train(tmp_path, "--timing-only-without-tool", *short, PATH=path_without_nsys())
+    assert 0 == done.returncode, done.stdout
     said = (
         f"timing trees only: {os.uname().nodename}: profiling.backend: 'nsight': 'nsys' is not "
         "on PATH. Install"
     )
-    assert said in without_a_tool
-    assert "] ActorGroup-0 profile tree view:\n" in without_a_tool
+    assert said in done.stdout
+    assert "] ActorGroup-0 profile tree view:\n" in done.stdout
 
 
 def test_the_demo_refuses_a_missing_tool(tmp_path: Path) -> None:
@@ -230,24 +233,20 @@ def test_the_demo_refuses_a_missing_tool(tmp_path: Path) -> None:
     assert [] == list(tmp_path.glob("gpuprof-output/*/*"))
 
 
-def test_the_serial_run_under_cprofile(tmp_path: Path) -> None:
+def test_the_serial_run_under_cprofile(serial: str) -> None:
     """In one process a standard Python profiler sees the workers' functions, without Ray."""
-    done = train(
-        tmp_path, "--serial", "--steps", "3", interpreter=("-m", "cProfile", "-s", "cumulative")
-    )
-    assert 0 == done.returncode, done.stdout
-    assert "Runner profile tree view:\nmain_loop: " in done.stdout
+    assert "Runner profile tree view:\nmain_loop: " in serial
     for function in ("_run_training", "_predict", "_generate_epoch", "_interact_once"):
-        assert re.search(rf"\.py:\d+\({function}\)", done.stdout), function
-    assert "ray/_private" not in done.stdout
+        assert re.search(rf"\.py:\d+\({function}\)", serial), function
+    assert "ray/_private" not in serial
 
 
 @pytest.mark.nsys
 def test_profiling_changes_nothing_of_what_is_learned(
-    profiled: tuple[Path, str], without_a_tool: str
+    profiled: tuple[Path, str], serial: str
 ) -> None:
-    """The same seed gives the same learning curve, profiled or not."""
+    """The same seed gives the same learning curve, on Ray and profiled or not."""
     point = r"step (\d+): (\d+) frames, mean return ([\d.]+)"
-    expected, curve = re.findall(point, without_a_tool), re.findall(point, profiled[1])
+    expected, curve = re.findall(point, serial), re.findall(point, profiled[1])
     assert 1 == len(expected)
     assert expected == curve[:1]

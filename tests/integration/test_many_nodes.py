@@ -1,4 +1,4 @@
-"""Four nodes on one machine: windows on all of them, and their files at home."""
+"""Three nodes on one machine: windows on all of them, and their files at home."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ pytestmark = pytest.mark.nsys
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Four nodes."""
-    with several_nodes(4) as made:
+    """Three nodes."""
+    with several_nodes(3) as made:
         yield made
 
 
@@ -58,7 +58,7 @@ def test_the_doctor_visits_every_node(cluster: Any) -> None:
         subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     )
     nodes = {check["node"] for check in checks}
-    assert 4 == len(nodes)
+    assert 3 == len(nodes)
     arrived = [
         check["node"] for check in checks if check["name"] == "nsight ranges" and check["ok"]
     ]
@@ -72,7 +72,7 @@ def sha256(path: str | Path) -> str:
 
 @attrs.frozen
 class Finished:
-    """A run of eight workers on four nodes, with two windows.
+    """A run of four workers on three nodes, with two windows.
 
     Args:
         directory: of the run.
@@ -85,14 +85,15 @@ class Finished:
 
 
 @pytest.fixture(scope="module")
-def eight_workers(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def four_workers(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     """In each step all workers train and then meet."""
     import ray
 
     home, away = (tmp_path_factory.mktemp(name) for name in ("home", "away"))
     with Profiler(config(home, staging_dir=str(away))) as profiler:
         actors = [
-            start(profiler, "ActorGroup", rank, **place) for rank, place in enumerate(places(2))
+            start(profiler, "ActorGroup", rank, **place)
+            for rank, place in enumerate([*places(1), places(1)[-1]])
         ]
         for step in range(6):
             place = str(tmp_path_factory.mktemp("meeting"))
@@ -102,22 +103,23 @@ def eight_workers(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Fin
     return Finished(home / profiler.run, away, profiler.finalize())
 
 
-def test_windows_on_eight_workers_of_four_nodes(eight_workers: Finished) -> None:
-    """Sixteen reports come home from all nodes, and the manifest has their checksums."""
-    receipt, directory = eight_workers.receipt, eight_workers.directory
+def test_windows_on_four_workers_of_three_nodes(four_workers: Finished) -> None:
+    """Eight reports come home from all nodes, and the manifest has their checksums."""
+    receipt, directory = four_workers.receipt, four_workers.directory
     assert receipt.complete, receipt.table(all_rows=True)
     # actors that live on write their trees there again
-    assert [] == list(eight_workers.away.rglob("*.nsys-rep"))
+    assert [] == list(four_workers.away.rglob("*.nsys-rep"))
     assert {str(directory)} == {str(Path(row.file).parents[1]) for row in receipt.rows}
     # a directory for each node
-    assert [4] * 4 == list(Counter(Path(row.file).parent.name for row in receipt.rows).values())
+    count = Counter(Path(row.file).parent.name for row in receipt.rows)
+    assert [2, 2, 4] == sorted(count.values())
 
     manifest = json.loads((directory / "manifest.json").read_text())
     assert [entry["sha256"] for entry in manifest["files"]] == [
         sha256(entry["file"]) for entry in manifest["files"]
     ]
     reports = [entry for entry in manifest["files"] if entry.get("window")]
-    assert [("ActorGroup", 2), ("ActorGroup", 5)] * 8 == [
+    assert [("ActorGroup", 2), ("ActorGroup", 5)] * 4 == [
         (entry["group"], entry["step"]) for entry in reports
     ]
     for entry in reports:
@@ -144,10 +146,10 @@ class Slices:
 
 
 @pytest.fixture(scope="module")
-def slices(eight_workers: Finished, tmp_path_factory: pytest.TempPathFactory) -> Slices:
+def slices(four_workers: Finished, tmp_path_factory: pytest.TempPathFactory) -> Slices:
     """All of it."""
     output = tmp_path_factory.mktemp("timeline") / "timeline.gz"
-    made = timeline.write(eight_workers.directory, output)
+    made = timeline.write(four_workers.directory, output)
     assert [] == made.problems
     processor = TraceProcessor(output.read_bytes())
     assert [] == processor.query(
@@ -165,9 +167,9 @@ def slices(eight_workers: Finished, tmp_path_factory: pytest.TempPathFactory) ->
     )
 
 
-def test_every_span_is_once_in_the_timeline(eight_workers: Finished, slices: Slices) -> None:
+def test_every_span_is_once_in_the_timeline(four_workers: Finished, slices: Slices) -> None:
     """On its node, in its worker, on its thread, at its time."""
-    found, problems = ledgers(eight_workers.directory)
+    found, problems = ledgers(four_workers.directory)
     assert [] == problems
     kept = Counter(
         (
@@ -181,7 +183,7 @@ def test_every_span_is_once_in_the_timeline(eight_workers: Finished, slices: Sli
         for each in found
         for place, track, start, end in each.spans.tolist()
     )
-    assert 6 * 8 <= sum(1 for name in kept.elements() if name[3] == "barrier")
+    assert 6 * 4 <= sum(1 for name in kept.elements() if name[3] == "barrier")
     assert kept == Counter(slices.of("scope"))
 
 
@@ -189,14 +191,14 @@ def test_steps_and_windows_are_in_the_timeline(slices: Slices) -> None:
     """The driver's steps once, the windows of each worker."""
     assert [f"step {step}" for step in range(6)] == [row[3] for row in slices.of("step")]
     names = Counter(row[3] for row in slices.of("window"))
-    assert {"window step-2": 8, "window step-5": 8, "opening": 16, "closing": 16} == names
+    assert {"window step-2": 4, "window step-5": 4, "opening": 8, "closing": 8} == names
 
 
 def test_all_leave_the_barrier_after_the_last_has_come(slices: Slices) -> None:
     """On one line of time, in every step."""
     barriers = sorted(row[4:] for row in slices.of("scope") if row[3] == "barrier")
     for step in range(6):
-        here = barriers[8 * step : 8 * step + 8]
+        here = barriers[4 * step : 4 * step + 4]
         assert max(start for start, _ in here) <= min(end for _, end in here)
 
 
@@ -212,7 +214,7 @@ def test_ranges_lie_where_their_scopes_are(slices: Slices) -> None:
         if not name.startswith("annotated")  # a range alone
     ]
     # in each window: training with its three passes, and the barrier
-    assert 8 * 2 * 5 == len(apart)
+    assert 4 * 2 * 5 == len(apart)
     assert statistics.median(apart) < 1_000_000
 
 
@@ -244,7 +246,7 @@ def test_finished_reports_come_home_during_the_run(cluster: Any, tmp_path: Path)
         home,
         staging_dir=str(tmp_path / "away"),
         steps=[0, 1],
-        collect_every=0.2,
+        collect_every=1,
         nsight={"gate": "session"},
     )
     with Profiler(settings) as profiler:
@@ -264,7 +266,7 @@ def test_finished_reports_come_home_during_the_run(cluster: Any, tmp_path: Path)
 
 
 def test_a_large_file_needs_little_memory(cluster: Any, tmp_path: Path) -> None:
-    """1 GB comes home unchanged, using less than 256 MB of memory."""
+    """0.5 GB come home unchanged, using less than 256 MB of memory."""
     import ray
 
     nodes = Nodes()
@@ -280,7 +282,7 @@ def test_a_large_file_needs_little_memory(cluster: Any, tmp_path: Path) -> None:
     home.mkdir()
     with open(directory / "large.nsys-rep", "wb") as file:
         block = os.urandom(999_996)
-        for number in range(1000):
+        for number in range(500):
             file.write(number.to_bytes(4, "big") + block)
     expected = checksum(str(directory / "large.nsys-rep"))
     nodes.ask(read_node, str(away))  # what the first task costs is Ray's
@@ -293,7 +295,7 @@ def test_a_large_file_needs_little_memory(cluster: Any, tmp_path: Path) -> None:
     assert expected.size == filed.size
     assert expected.sha256 == filed.sha256
     assert expected.sha256 == checksum(filed.file).sha256
-    assert 1_000_000_000 == sum(came)
+    assert 500_000_000 == sum(came)
     assert max(came) <= CHUNK
     assert extra < 256_000_000
     assert [directory / ".gpuprof"] == list(directory.iterdir())
@@ -338,10 +340,10 @@ def test_collect_brings_what_a_dead_driver_left(cluster: Any, tmp_path: Path) ->
     ]
     subprocess.run(command, check=True)
     reports = sorted(run.rglob("*.nsys-rep"))
-    assert ["ActorGroup-0", "ActorGroup-1", "ActorGroup-2", "ActorGroup-3"] == sorted(
+    assert ["ActorGroup-0", "ActorGroup-1", "ActorGroup-2"] == sorted(
         path.name.split(".")[0] for path in reports
     )
-    assert [3] * 4 == [labels(path)["forward-0"] for path in reports]
+    assert [3] * 3 == [labels(path)["forward-0"] for path in reports]
     listed = {
         entry["file"]: entry["sha256"]
         for entry in json.loads((run / "manifest.json").read_text())["files"]
