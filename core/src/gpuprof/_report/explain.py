@@ -32,11 +32,8 @@ from gpuprof._report import stacks
 from gpuprof._report.causes import config, gain, what_if, words
 from gpuprof._report.trees import DRIVER, introduce
 from gpuprof._report.words import duration, ordinal, percentage
-<<<<<<< HEAD
 from gpuprof._session.instruments.coroutines import SUSPENDED
-=======
 from gpuprof._session.stacks import LIBRARY
->>>>>>> 3352a52a (Where a pause has a line of the user's own, the advice is that line)
 from gpuprof.errors import ConfigError, GpuprofError
 
 JSON_VERSION = 1
