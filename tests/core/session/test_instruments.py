@@ -537,7 +537,7 @@ def test_each_item_of_a_generator_is_released_by_a_scope(recording: Recording) -
         yield 2
         raise LookupError("theirs")
 
-    items = stream(recording).items(generator())
+    items = stream(recording).items(generator(), done=str)
     assert [1, 2] == [next(items), next(items)]
     with pytest.raises(LookupError, match="theirs"):
         next(items)
@@ -584,7 +584,7 @@ def test_a_generator_that_is_left_is_closed(recording: Recording) -> None:
         await anext(items)
         await items.aclose()
 
-    items = stream(recording).items(generator())
+    items = stream(recording).items(generator(), done=str)
     next(items)
     items.close()
     asyncio.run(job())
@@ -607,7 +607,7 @@ def test_a_generator_gets_what_it_is_sent(recording: Recording) -> None:
         items = stream(recording).async_items(async_generator(), lambda: None)
         return [await anext(items), await items.asend(2), await items.asend(3)]
 
-    items = stream(recording).items(generator())
+    items = stream(recording).items(generator(), done=str)
     assert [1, 2, 3] == [next(items), items.send(2), items.send(3)]
     assert [1, 2, 3] == asyncio.run(job())
 
