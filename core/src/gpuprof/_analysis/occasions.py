@@ -30,6 +30,7 @@ _BY_CHANCE = 0.01
 """The largest probability of chance of a period."""
 _LEAST_TIMES = 4
 """Steps that something must occur in to have a period."""
+_LONGEST_PERIOD = 200
 _TOP = 0.1
 """Share of the other steps that may take longer than those with a period."""
 _REGULAR = 0.8
@@ -280,17 +281,17 @@ def _periodic(times: Floats, tests: int) -> Integers | None:
         tests: how many such times are looked at.
     """
     count, best, chosen = len(times), _BY_CHANCE, None
-    periods = range(2, count // _LEAST_TIMES + 1)
+    periods = range(2, min(count // _LEAST_TIMES, _LONGEST_PERIOD) + 1)
     for period in periods:
-        for phase in range(period):
-            at = np.arange(phase, count, period)
-            usual = np.quantile(np.delete(times, at), 1 - _TOP)
-            hits = int((times[at] > usual).sum())
-            if hits < _REGULAR * len(at):
-                continue
-            chance = odds.tail(hits, len(at), _TOP) * sum(periods) * tests
+        # if these rows are the longest, few of the others are as long
+        share = 1 / period + _TOP * (1 - 1 / period)
+        longest = times > np.quantile(times, 1 - share)
+        phases = np.arange(count) % period
+        hits, sizes = np.bincount(phases[longest], minlength=period), np.bincount(phases)
+        for phase in np.flatnonzero(hits >= _REGULAR * sizes).tolist():
+            chance = odds.tail(int(hits[phase]), int(sizes[phase]), share) * sum(periods) * tests
             if chance < best:
-                best, chosen = chance, at[times[at] > usual]
+                best, chosen = chance, np.flatnonzero(longest & (phases == phase))
     return chosen
 
 
