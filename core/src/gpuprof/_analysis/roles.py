@@ -86,13 +86,19 @@ def by_places(run: Run, members: Sequence[Process]) -> list[frozenset[int]]:
 
     Empty if they are alike, or if one set only does more than the others, such as logging.
     """
-    usual = np.isin(run.sums["step"], run.usual)
+    rows = run.sums[np.isin(run.sums["step"], run.usual)]
+    width = len(run.places) + 1
+    codes, counts = np.unique(
+        rows["process"].astype(np.int64) * width + rows["place"], return_counts=True
+    )
+    regular: dict[int, set[int]] = {process.number: set() for process in members}
+    for code in codes[2 * counts > len(run.usual)].tolist():
+        process, place = divmod(code, width)
+        if process in regular:
+            regular[process].add(place)
     sets: dict[frozenset[int], set[int]] = {}
-    for process in members:
-        rows = run.sums["place"][usual & (run.sums["process"] == process.number)]
-        counts = np.bincount(rows, minlength=1)
-        places = frozenset(np.flatnonzero(2 * counts > len(run.usual)).tolist())
-        sets.setdefault(places, set()).add(process.number)
+    for process, places in regular.items():
+        sets.setdefault(frozenset(places), set()).add(process)
     own = [places - frozenset().union(*(sets.keys() - {places})) for places in sets]
     return list(map(frozenset, sets.values())) if len(sets) > 1 and all(own) else []
 
