@@ -56,9 +56,10 @@ def test_nsys_s_own_tables_without_the_gate(tmp_path: Path) -> None:
     )
     page = (ROOT / "docs" / "ranges.md").read_text()
     assert [] == [name for name in (whole, pushed, "@grep -v gpuprof-gate") if name not in page]
-    ours = {"gpuprof:train", "gpuprof:generate", "gpuprof:sample"}
+    tasks = {"gpuprof:asyncio.run", "gpuprof:asyncio.sleep"}
+    ours = {"gpuprof:train", "gpuprof:generate", "gpuprof:sample", *tasks}
     assert {*ours, "gpuprof-gate:gate"} == ranges(whole)
-    assert {"gpuprof:train"} == ranges(pushed)
+    assert {"gpuprof:train", "gpuprof:asyncio.run"} == ranges(pushed)
     assert ours == ranges(whole, "--output", "@grep -v gpuprof-gate")
 
 
