@@ -1183,6 +1183,86 @@ def test_pauses_of_any_rank_are_a_cause_if_they_have_a_period(
     assert helps(found).startswith("without the extra time of B.work in B every 10th step, ")
 
 
+def test_what_a_group_does_in_many_steps_is_a_cause_without_a_period(tmp_path: Path) -> None:
+    """As compiling for each new shape: by as much each time, on all ranks."""
+    random = np.random.default_rng(4)
+    slow = set(random.choice(100, 30, replace=False).tolist())
+    found = called_now_and_then(
+        tmp_path, lambda step, rank: 50 + (step + rank) % 3 + 120 * (step in slow), every=1
+    )
+    finding = found.findings[0]
+    assert ("recurring", "B.work", None) == (finding.cause, finding.scope, finding.facts.every)
+    assert pytest.approx(30 * 120 / (100 * 94 + 30 * 120), abs=0.03) == finding.saves
+
+
+def test_a_period_is_known_though_some_of_its_steps_are_not_seen(tmp_path: Path) -> None:
+    """A checkpoint of rank 1 every eighth step, of which two took no time."""
+    saved = set(range(8, 100, 8)) - {16, 56}
+    found = called_now_and_then(
+        tmp_path, lambda step, rank: 50 + 300 * (rank == 1 and step in saved), every=1
+    )
+    (finding,) = found.findings
+    assert ("recurring", ["B-1"], 8) == (finding.cause, finding.workers, finding.facts.every)
+
+
+def test_steps_that_become_longer_are_said(tmp_path: Path) -> None:
+    """On all ranks, so that nobody is slow."""
+    found = called_now_and_then(tmp_path, lambda step, _: 50 + 2 * step, every=1)
+    assert found.trend is not None
+    assert found.trend.last > 1.5 * found.trend.first
+    assert "Steps became longer: " in " ".join(text(found).split())
+    assert called_now_and_then(tmp_path / "equal", lambda *_: 50, every=1).trend is None
+
+
+def test_what_ranks_vary_by_chance_is_not_saved(tmp_path: Path) -> None:
+    """Of two ranks, one is slower, and both vary by more: the claim is for the mean difference."""
+    random = np.random.default_rng(6)
+    times = [[int(100 + random.normal(0, 15)), int(120 + random.normal(0, 15))] for _ in range(80)]
+    (finding,) = spmd(tmp_path, times).findings
+    first, second = np.array(times).T
+    without = np.maximum(first, second - (second - first).mean()).sum()
+    assert ("rank", "Rank-1") == (finding.cause, finding.worker)
+    saved = 1 - without / np.maximum(first, second).sum()
+    assert pytest.approx(saved, abs=0.03) == finding.saves
+
+
+def test_ranks_with_scopes_of_their_own_are_not_compared(tmp_path: Path) -> None:
+    """Rank 0 learns, the others roll out: its `forward` is another one than theirs."""
+    ranks = [SimulatedLedger(f"Rank-{number}") for number in range(4)]
+    for step in range(30):
+        begin = 100 * step * MS
+        for number, rank in enumerate(ranks):
+            rank.step(step, begin, begin + 100 * MS)
+            took = (60 if number == 0 else 8) * MS + (step * 7 + number * 3) % 5
+            rank.span("forward", begin, begin + took)
+            rank.span("backward" if number == 0 else "rollout", begin + took, begin + 70 * MS)
+            rank.span("all_reduce", begin + 70 * MS, begin + 99 * MS, waits_for="barrier")
+    found = explain(reading.read(write_run(tmp_path / "run", ranks))).findings
+    assert [] == [finding for finding in found if finding.cause in ("rank", "imbalance")]
+
+
+@pytest.mark.parametrize(("milliseconds", "causes"), [(30, ["data"]), (5, [])])
+def test_ranks_that_load_their_data_themselves_are_a_hint(
+    milliseconds: int, causes: list[str], tmp_path: Path
+) -> None:
+    """Nothing else runs in them meanwhile."""
+    ranks = [SimulatedLedger(f"Rank-{number}") for number in range(2)]
+    for step in range(30):
+        begin = 100 * step * MS
+        for number, rank in enumerate(ranks):
+            loaded = begin + (milliseconds + (step + number) % 2) * MS
+            rank.step(step, begin, begin + 100 * MS)
+            rank.span("DataLoader.next", begin, loaded, waits_for="nothing")
+            rank.span("forward", loaded, begin + 95 * MS)
+            rank.span("all_reduce", begin + 95 * MS, begin + 100 * MS - 1, waits_for="barrier")
+    found = explain(reading.read(write_run(tmp_path / "run", ranks)))
+    assert causes == [finding.cause for finding in found.findings]
+    if causes:
+        said = words(found.findings[0])
+        assert "load data in DataLoader.next" in said.says
+        assert "num_workers" in said.action
+
+
 def test_pauses_by_chance_are_no_habit_of_a_group(tmp_path: Path) -> None:
     """Now of this rank and now of that one, and never as long."""
     random = np.random.default_rng(5)

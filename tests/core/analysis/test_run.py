@@ -174,6 +174,34 @@ def test_a_scope_around_a_step_is_left_out(tmp_path: Path) -> None:
     assert [40, 0] == run.tracked[:, process(run, "Runner").number].tolist()
 
 
+def test_a_call_that_takes_several_steps_counts_in_all_of_them(tmp_path: Path) -> None:
+    """In a worker, which the driver calls; one that lasts for half of the run is a loop."""
+    steps = [(number * 10, (number + 1) * 10) for number in range(10)]
+    worker = SimulatedLedger("A-0")
+    worker.span("work", 5, 45)
+    worker.span("loop", 0, 100)
+    run = read(tmp_path, driver(*steps), worker)
+    names = [place.name for place in run.places]
+    times = {
+        name: run.matrix("busy", names.index(name), [process(run, "A-0")])[:, 0].tolist()
+        for name in ("work", "loop")
+    }
+    assert [5, 10, 10, 10, 5, 0, 0, 0, 0, 0] == times["work"]
+    assert 0 == sum(times["loop"][1:-1])
+
+
+def test_time_in_no_scope_is_a_place(tmp_path: Path) -> None:
+    """With a call in each step."""
+    ranks = [SimulatedLedger(f"A-{number}") for number in range(2)]
+    for number, rank in enumerate(ranks):
+        for step in range(2):
+            rank.step(step, 100 * step, 100 * (step + 1))
+            rank.span("work", 100 * step, 100 * step + 60 + 10 * number)
+    run = read(tmp_path, *ranks)
+    assert [[40, 30], [40, 30]] == run.matrix("own", runs.OUTSIDE, run.processes).tolist()
+    assert [[1, 1], [1, 1]] == run.matrix("calls", runs.OUTSIDE, run.processes).tolist()
+
+
 def test_waiting_is_inherited(tmp_path: Path) -> None:
     """A scope inside one that waits waits as well, and a name can say that it waits."""
     worker = SimulatedLedger("A-0")

@@ -71,6 +71,71 @@ def test_on_a_busy_machine_nobody_is_named_for_it(tmp_path: Path) -> None:
     assert "The machine was busy: processes waited 65 % of the time for a processor" in said
 
 
+def waiting(directory: Path, scope: str, waits_for: str, ready: int) -> Explanation:
+    """Two ranks that work for 40 ms in each of 60 steps, and wait for 40 ms in a scope.
+
+    Args:
+        ready: for how many milliseconds of a step each is ready to run, without a processor.
+    """
+    ledgers = [SimulatedLedger(f"Rank-{number}") for number in range(2)]
+    length = 81 * MS
+    for rank, ledger in enumerate(ledgers):
+        for step in range(60):
+            begin = step * length
+            worked = begin + (40 + (step + rank) % 2) * MS
+            ledger.step(step, begin, begin + length)
+            ledger.span("forward", begin, worked)
+            meets = [f"m{step}"] if waits_for == "barrier" else []
+            ledger.span(scope, worked, begin + length, waits_for=waits_for, meets=meets)
+        ledger.main = [(0, 0, 0), (60 * length, 60 * 10 * MS, 60 * ready * MS)]
+        for second in range(6):
+            ledger.usage.append({"time": 10 * second * length, "processors": 2, "usable": 2})
+    return explain(reading.read(write_run(directory / "run", ledgers)))
+
+
+@pytest.mark.parametrize(("ready", "causes"), [(0, ["synchronisation"]), (30, [])])
+def test_on_a_busy_machine_a_collective_is_no_cause(
+    ready: int, causes: list[str], tmp_path: Path
+) -> None:
+    """Ranks that have met may only wait for a processor."""
+    answer = waiting(tmp_path, "torch.all_reduce", "barrier", ready)
+    assert causes == [finding.cause for finding in answer.findings]
+    if ready:
+        assert helps(answer).endswith(
+            "more processors, or fewer processes on them: they waited 37 % of the time for one"
+        )
+
+
+@pytest.mark.parametrize(("ready", "grade", "saves"), [(0, "named", 0.5), (30, "hint", 0.125)])
+def test_on_a_busy_machine_a_wait_for_data_is_a_hint(
+    ready: int, grade: str, saves: float, tmp_path: Path
+) -> None:
+    """What loads the data may lack a processor as well: 30 of 40 ms that it would need."""
+    answer = waiting(tmp_path, "load", "data", ready)
+    (finding,) = answer.findings
+    assert ("data", grade) == (finding.cause, finding.grade)
+    assert pytest.approx(saves, abs=0.02) == finding.saves
+    doubt = ", if that was not the busy machine"
+    assert ("may" if ready else "would") in helps(answer)
+    assert bool(ready) == helps(answer).endswith(doubt)
+
+
+def test_who_waits_less_for_a_processor_than_others_lacks_none(tmp_path: Path) -> None:
+    """Even if it gets a smaller share of what it needs."""
+    ledgers = [SimulatedLedger(f"Rank-{number}") for number in range(2)]
+    for rank, ledger in enumerate(ledgers):
+        for step in range(100):
+            ledger.step(step, 100 * step * MS, 100 * (step + 1) * MS)
+            ledger.span("work", 100 * step * MS, (100 * step + 60) * MS)
+        # rank 0 gets 5 of 35 ms that it needs, rank 1 60 of 100
+        ran, ready = ((5, 30), (60, 40))[rank]
+        ledger.main = [(0, 0, 0), (10_000 * MS, 100 * ran * MS, 100 * ready * MS)]
+        for second in range(11):
+            ledger.usage.append({"time": second * SECOND, "processors": 2, "runnable": 2})
+    answer = explain(reading.read(write_run(tmp_path / "run", ledgers)))
+    assert "processor" not in [finding.cause for finding in answer.findings]
+
+
 def starved(directory: Path, gets: Callable[[int, int], float]) -> Explanation:
     """Two ranks that need 40 ms of a processor in each of 100 steps, on a machine that is busy.
 

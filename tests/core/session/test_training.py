@@ -80,6 +80,19 @@ print(len(ends))
     )
 
 
+def test_a_tensor_that_is_pickled_is_not_saved(run: Lines) -> None:
+    """torch pickles it with its own `save`, as where ranks gather objects."""
+    assert ["True"] == run(
+        """
+import pickle
+
+pickle.dumps(torch.ones(2))
+tree()
+print(not faults)
+"""
+    )
+
+
 def test_an_exception_of_a_module_is_the_jobs(run: Lines) -> None:
     """It leaves no scope open, and the instrument on."""
     assert ["ValueError no", "forward 2 None", "[]"] == run(

@@ -144,7 +144,7 @@ class Record(Loop):
 
     @functools.cached_property
     def lack(self) -> float:
-        """Share of the processor time that they need which processes do not get, in the median.
+        """The median share of the processor time they need that processes do not get.
 
         0 if the machine is not busy.
         """
@@ -456,10 +456,10 @@ def nothing(record: Record, suspect: Suspect) -> Factors:
 
 
 def but_for_a_processor(record: Record, suspect: Suspect) -> Factors:
-    """No time, but for the share in which a busy machine had no processor for it.
+    """No time, except the share that a busy machine had no processor for.
 
-    What others do meanwhile, such as processes that load data, lacks as much of what it needs as
-    the processes of the run do.
+    Processes that are not recorded, such as those that load data, are taken to lack the same share
+    of the processor time that they need as the recorded ones.
     """
     factors = dict.fromkeys(suspect.activities, record.lack)
     return lambda _: factors
@@ -498,11 +498,10 @@ def peers_median(record: Record, suspect: Suspect) -> Factors:
             continue
         shorter = times.copy()
         median = np.median(times[:, peers], axis=1, keepdims=True)
-        longer = (times[:, mine] - median).clip(0)
-        if suspect.finding.cause != "drift":  # what it varies by chance, it would still vary by
-            more = (times[:, mine] - median)[run.usual].sum(axis=0).clip(0)
-            longer *= more / longer[run.usual].sum(axis=0).clip(1)
-        shorter[:, mine] = times[:, mine] - longer
+        if suspect.finding.cause == "drift":
+            shorter[:, mine] = np.minimum(times[:, mine], median)
+        else:
+            shorter[:, mine] *= 1 - _slowness(times[:, mine], median, run.usual)
         own_sum += times[:, mine].sum(axis=1)
         median_sum += shorter[:, mine].sum(axis=1)
         calls = stragglers.shared_calls(run, place, ranks, mine)
@@ -525,6 +524,27 @@ def peers_median(record: Record, suspect: Suspect) -> Factors:
     factors |= dict.fromkeys(alone, typical)
     both = [_by_step(factors), _by_step(factors | at_once)]
     return max(both, key=record.saves) if at_once else both[0]
+
+
+def _slowness(times: Floats, others: Floats, usual: Sequence[int]) -> Floats:
+    """The share of each time that slowness takes, by step and rank.
+
+    Ranks vary by chance as well, and would still do so. How far the share lies below its median
+    tells by how much; only a larger spread than that is slowness that comes and goes.
+
+    Args:
+        times: of the slow ranks.
+        others: of the others, by step.
+        usual: the positions of the steps that count.
+    """
+    shares = np.divide(times - others, times, out=np.zeros_like(times), where=times > 0)
+    mean = (times - others)[usual].sum(axis=0) / times[usual].sum(axis=0).clip(1)
+    below = (np.median(shares[usual], axis=0) - shares[usual]).clip(0)
+    by_chance = 2 * (below**2).mean(axis=0)
+    variance = shares[usual].var(axis=0)
+    certain = 1 - np.divide(by_chance, variance, out=np.ones_like(mean), where=variance > 0)
+    slowness: Floats = (mean + certain.clip(0) * (shares - mean)).clip(0, 1)
+    return slowness
 
 
 def _ratios(times: Floats, to: Floats) -> Floats:
@@ -1286,7 +1306,7 @@ def only_few(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
 
 
 def now_and_then(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """Places that only a few ranks enter, in some steps, and pauses with a period or of several."""
+    """Places that only a few ranks enter, in some steps; pauses that are regular, or a group's."""
     occasions = [*record.occasions.rare, *record.occasions.pauses]
     for occasion in _others_than(occasions, record, findings):
         is_pause = len(occasion.more or ()) == 1

@@ -43,10 +43,11 @@ anything."""
 _EXACT = 0.05
 """Share of the difference of the beginnings. Ends that differ by less are not equal by chance."""
 _ONE_GROUP_SLOPE = 0.25
-"""`_SLOPE` for the ranks of one process group, which are known to communicate, less two standard
-errors. On a busy machine, when a rank wakes up after a collective is mostly chance."""
-_NEARER = 0.8
-"""The most by which these ranks may be apart at the calls' ends, relative to the beginnings."""
+"""`_SLOPE` for the ranks of one process group, which are known to communicate. The slope must
+exceed it by two standard errors. On a busy machine, ranks wake up late after a collective, by
+chance."""
+_CONVERGE = 0.8
+"""How far apart these ranks may end their calls, at most, relative to how far apart they begin."""
 _AFTER = 0.95
 """Share of the calls of one process group in which all ranks must end after the last one begins."""
 _FOLLOWS = 0.5
@@ -183,13 +184,14 @@ class _Calls:
         # without variation, a slope would be fitted to noise
         little = max(2 * end_spread, _TELLING * start_spread)
         if follow:
-            before, waited = -_centred(began, 1), _centred(took, 1)
-            slope = _slope(before, waited)
-            rest = waited - slope * before
-            error = math.sqrt(float((rest**2).sum()) / len(rest) / float((before**2).sum()))
-            nearer = float(np.std(waited - before)) <= _NEARER * float(np.std(before))
+            leads, durations = -_centred(began, 1), _centred(took, 1)
+            slope = _slope(leads, durations)
+            residuals = durations - slope * leads
+            variance = float((residuals**2).sum()) / len(residuals)
+            error = math.sqrt(variance / float((leads**2).sum()))
+            converge = float(np.std(durations - leads)) <= _CONVERGE * float(np.std(leads))
             return (
-                nearer
+                converge
                 and slope - 2 * error >= _ONE_GROUP_SLOPE
                 and (of_steps[0].std() <= little or _slope(*of_steps[:2]) >= _FOLLOWS)
             )

@@ -31,10 +31,10 @@ _ON_PATH = 0.005
 """Share of a step from which a part counts as on the step's path."""
 _LISTED = 10
 _TREND = 1.2
-"""How many times as long as in the first quarter of the run steps must take in the last, or the
-other way round, for it to be said."""
+"""The least ratio of the steps' times in the first and the last quarter of the run that counts as a
+trend."""
 _LEAST_IN_QUARTER = 5
-"""Steps in a quarter that this needs."""
+"""How many steps a quarter must have for a trend."""
 
 
 @attrs.frozen

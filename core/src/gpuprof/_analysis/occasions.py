@@ -27,12 +27,13 @@ _STANDS_OUT = 3.0
 """How many times as much as the next pauses in order of cost pauses must cost to stand out."""
 _MOST_SLOW = 200
 _BY_CHANCE = 0.01
-"""The largest probability of chance of a period."""
+"""The largest probability that a period is chance."""
 _LEAST_TIMES = 4
-"""Steps that something must occur in to have a period."""
+"""How often something must occur to have a period."""
 _LONGEST_PERIOD = 200
+"""Steps. Looking for longer periods would take long."""
 _TOP = 0.1
-"""Share of the other steps that may take longer than those with a period."""
+"""Share of the other steps that may take as long as those with a period."""
 _REGULAR = 0.8
 """Share of the distances between successive steps of an occasion that must be equal for a period.
 """
@@ -85,7 +86,7 @@ class Occasion:
         return [record.run.steps[record.usual[row]].number for row in self.rows]
 
     def period(self, record: Loop) -> int | None:
-        """Its period in steps, if that is nearly constant, but for times when it is not seen."""
+        """Its period in steps, if that is nearly constant; some occurrences may be missing."""
         gaps = np.diff(self.numbers(record))
         if len(gaps) < 2:
             return None
@@ -93,7 +94,7 @@ class Occasion:
         if usual > 1 and (gaps == usual).mean() >= _REGULAR:
             return usual
         least = int(gaps.min())
-        # by chance, one in `least` is a multiple
+        # one gap in `least` is a multiple of it by chance
         by_chance = (1 / max(1, least)) ** (len(gaps) - 1)
         return least if not (gaps % least).any() and by_chance <= _BY_CHANCE else None
 
@@ -202,15 +203,15 @@ class Occasions:
             self._pause({code // width: more}, code % width) for code, more in pauses.items()
         ]
         chosen = _that_stand_out(sorted(occasions, key=lambda occasion: -occasion.cost))
-        known = {row for occasion in chosen for row in occasion.rows}
+        slow_rows = {row for occasion in chosen for row in occasion.rows}
         return chosen + [
-            occasion for occasion in self._of_groups(rare) if known.isdisjoint(occasion.rows)
+            occasion for occasion in self._of_groups(rare) if slow_rows.isdisjoint(occasion.rows)
         ]
 
     def _of_groups(self, rare: Collection[int]) -> list[Occasion]:
-        """Steps in which ranks of a group take longer, now this one and now that one, or all.
+        """Steps in which any ranks of a group take longer: a different one each time, or all.
 
-        That is no chance if these steps have a period, or if all take longer by about as much.
+        It is not chance if the steps have a period, or if all take about the same time longer.
         """
         record, (rows, processes, places, own) = self._record, self._worked
         run, steps = record.run, len(record.usual)
@@ -220,28 +221,28 @@ class Occasions:
         codes, code = np.unique(group[processes] * width + places, return_inverse=True)
         longest = np.zeros((len(codes), steps))
         np.maximum.at(longest, (code, rows), own)
-        more = (longest - np.median(longest, axis=1, keepdims=True)).clip(0)
+        longer = (longest - np.median(longest, axis=1, keepdims=True)).clip(0)
         occasions = []
-        for number in np.flatnonzero(more.sum(axis=1) >= stragglers.LEAST_SHARE * record.loop):
+        for number in np.flatnonzero(longer.sum(axis=1) >= stragglers.LEAST_SHARE * record.loop):
             at = _periodic(longest[number], len(codes))
             at = _clustered(longest[number]) if at is None else at
             place = int(codes[number]) % width
             if at is None or _place(run, place) in rare or self._is_shared(names, codes[number]):
                 continue
-            excess: dict[int, Floats] = {}
-            others = np.setdiff1d(np.arange(steps), at)
+            by_process: dict[int, Floats] = {}
+            other_rows = np.setdiff1d(np.arange(steps), at)
             for process in np.unique(processes[code == number]).tolist():
-                mine = (code == number) & (processes == process)
-                times = np.bincount(rows[mine], own[mine], steps)
-                longer = (times[at] - np.median(times[others])).clip(0)
-                longer[longer < _OF_A_SLOW_STEP * more[number][at]] = 0
-                if longer.any():
-                    excess[process] = np.zeros(len(run.steps))
-                    excess[process][np.array(record.usual)[at]] = longer
-            occasion = self._pause(excess, place)
+                calls = (code == number) & (processes == process)
+                times = np.bincount(rows[calls], own[calls], steps)
+                excess = (times[at] - np.median(times[other_rows])).clip(0)
+                excess[excess < _OF_A_SLOW_STEP * longer[number][at]] = 0
+                if excess.any():
+                    by_process[process] = np.zeros(len(run.steps))
+                    by_process[process][np.array(record.usual)[at]] = excess
+            occasion = self._pause(by_process, place)
             if occasion.cost >= stragglers.LEAST_SHARE * record.loop:
                 occasions.append(occasion)
-        # a scope and the one around it have the same steps; what costs most tells most
+        # a scope and the scope around it share their slow steps: keep the one that costs most
         occasions.sort(key=lambda occasion: -occasion.cost)
         return [
             occasion
@@ -250,19 +251,13 @@ class Occasions:
         ]
 
     def _is_shared(self, names: Sequence[str], code: int) -> bool:
-        """Whether ranks of a group share the calls at a place, so that a step has any of them."""
+        """Whether ranks of a group take calls as they get free, so that steps differ anyway."""
         run = self._record.run
         group, place = divmod(int(code), len(run.places) + 1)
-        ranks = (
-            list(stragglers.members(run, names[group]).values())
-            if names[group] in run.groups
-            else []
-        )
-        return (
-            len(ranks) > 1
-            and place < len(run.places)
-            and not stragglers.is_steady(run, place, ranks)
-        )
+        if names[group] not in run.groups or place == len(run.places):
+            return False
+        ranks = list(stragglers.members(run, names[group]).values())
+        return len(ranks) > 1 and not stragglers.is_steady(run, place, ranks)
 
     def _pause(self, more: Mapping[int, Floats], place: int) -> Occasion:
         """A pause of some processes at a place, as `_worked` numbers it."""
@@ -275,15 +270,16 @@ class Occasions:
 
 
 def _periodic(times: Floats, tests: int) -> Integers | None:
-    """The rows that are longer than the others at regular intervals, by more than chance explains.
+    """The rows that take longer at regular intervals; ``None`` if chance explains that.
 
     Args:
-        tests: how many such times are looked at.
+        times: by row.
+        tests: how many such arrays are tested.
     """
     count, best, chosen = len(times), _BY_CHANCE, None
     periods = range(2, min(count // _LEAST_TIMES, _LONGEST_PERIOD) + 1)
     for period in periods:
-        # if these rows are the longest, few of the others are as long
+        # with such a period, about this share of all rows takes long
         share = 1 / period + _TOP * (1 - 1 / period)
         longest = times > np.quantile(times, 1 - share)
         phases = np.arange(count) % period
@@ -296,9 +292,9 @@ def _periodic(times: Floats, tests: int) -> Integers | None:
 
 
 def _clustered(times: Floats) -> Integers | None:
-    """The rows that are longer than the others, if there are two kinds of rows with a gap between.
+    """The rows that take longer, if times are of two kinds with a gap between; else ``None``.
 
-    Of a machine that stops now and then, or of samples of any length, some times are in the gap.
+    Pauses of a machine, and samples of any length, have times in the gap.
     """
     usual = float(np.median(times))
     slow = times > _SLOW * usual
@@ -307,10 +303,13 @@ def _clustered(times: Floats) -> Integers | None:
     at = np.flatnonzero(slow)
     if at[-1] - at[0] < len(at):
         return None  # a phase of the run
-    longer = float(np.median(times[slow])) - usual
-    is_apart = np.quantile(times[slow], _TOP) - usual >= _OF_A_SLOW_STEP * longer
-    is_alone = np.quantile(times[~slow], 1 - _TOP) - usual <= (1 - _OF_A_SLOW_STEP) / 2 * longer
-    return at if is_apart and is_alone else None
+    excess = float(np.median(times[slow])) - usual
+    least, most = np.quantile(times[slow], _TOP), np.quantile(times[~slow], 1 - _TOP)
+    has_gap = (
+        least - usual >= _OF_A_SLOW_STEP * excess
+        and most - usual <= (1 - _OF_A_SLOW_STEP) / 2 * excess
+    )
+    return at if has_gap else None
 
 
 def _that_stand_out(occasions: list[Occasion]) -> list[Occasion]:

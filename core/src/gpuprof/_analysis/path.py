@@ -596,7 +596,7 @@ class Graph:
             return Stretch(process, place, own[2], time, "handover", (own,))
         slack = self.run.apart(self.run.processes[process], self.run.processes[last[0]])
         if slack is not None and last[2] > time + slack and len(self._meetings[number]) == 2:
-            # it sent, and went on before the other one was there
+            # a sender that went on before the receiver came
             return Stretch(process, place, own[2], time, "handover", (own,))
         if slack is None or last[2] > time + slack:
             return None

@@ -82,7 +82,7 @@ def parts(run: Run, members: Sequence[Process]) -> list[frozenset[int]]:
 
 
 def by_places(run: Run, members: Sequence[Process]) -> list[frozenset[int]]:
-    """Sets of processes that have different parts, since each has scopes that no other set has.
+    """Sets of processes with different parts: each set has scopes that no other set has.
 
     Empty if they are alike, or if one set only does more than the others, such as logging.
     """

@@ -169,7 +169,12 @@ class Straggler:
         return sorted([first, *[position for position in others if abs(position - first) > 2][:1]])
 
     def spread(self, rows: NDArray[np.int64], count: int) -> None:
-        """Take these times to be of some of all steps: in the others there is nothing to do."""
+        """Extend the times to all steps, with 0 in the steps that were not compared.
+
+        Args:
+            rows: the steps that were.
+            count: how many steps there are.
+        """
         for name in ("own", "others", "most"):
             times = np.zeros(count)
             times[rows] = getattr(self, name)
@@ -222,8 +227,8 @@ def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats
     """Nanoseconds of work in a place itself, by step and rank. A wait for data counts as work.
 
     Time in a place that may wait for others is 0: a rank that takes longer there may be waiting.
-    So is a wait for data if most ranks wait for it: whoever waits for the others meanwhile finds
-    its next batch ready, and waits less for data.
+    So is a wait for data if most ranks wait for data: while a rank waits for the others, its loader
+    goes on, so it then waits less for data.
     """
     processes = list(chain.from_iterable(ranks))
     times = run.matrix("own", place, processes)
@@ -233,13 +238,20 @@ def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats
         return np.zeros((len(run.steps), len(ranks)))
     if run.places[place].waits_for != DATA:
         times = times - run.matrix("waiting", place, processes)
-    of_each = of_ranks(times, ranks)
-    if run.places[place].waits_for == DATA:
-        usual = [run.steps[position].duration for position in run.usual]
-        least = LEAST_SHARE * float(np.median(usual)) if usual else math.inf
-        if 2 * (np.median(of_each[run.usual], axis=0) >= least).sum() > len(ranks):
-            return np.zeros(of_each.shape)
-    return of_each
+    by_rank = of_ranks(times, ranks)
+    if run.places[place].waits_for == DATA and _most_wait(run, by_rank):
+        return np.zeros(by_rank.shape)
+    return by_rank
+
+
+def _most_wait(run: Run, waits: Floats) -> bool:
+    """Whether most ranks wait in most steps, given the nanoseconds by step and rank."""
+    durations = [run.steps[position].duration for position in run.usual]
+    if not durations:
+        return False
+    usual_waits = np.median(waits[run.usual], axis=0)
+    long = usual_waits >= LEAST_SHARE * float(np.median(durations))
+    return bool(2 * long.sum() > len(long))
 
 
 def pace(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats:
@@ -358,9 +370,9 @@ def _of_group(
     # a rank that is slow by chance in more turns than the others is no straggler
     by_turns = {place for place in common_places(run, group) if imbalanced(run, group, place)}
     for place in common_places(run, group):
-        of_all = pace(run, place, ranks)[usual]
-        rows = _rows_with(of_all)
-        times = of_all[rows]
+        times = pace(run, place, ranks)[usual]
+        rows = _rows_to_compare(times)
+        times = times[rows]
         doing = _doing(times)
         if len(doing) > 1 and float(times[:, doing].mean(axis=0).max()) >= least:
             some = [names[column] for column in doing], [numbers[column] for column in doing]
@@ -376,9 +388,9 @@ def _of_group(
             if suspicion is not None and suspicion.kind == "imbalance":
                 parts.append(frozenset(suspicion.processes))
             drift = _drifting(times[:, doing], group, *some, place, width)
-            for found in (suspicion, drift):
-                if found is not None:
-                    found.spread(rows, len(usual))
+            for hypothesis in (suspicion, drift):
+                if hypothesis is not None:
+                    hypothesis.spread(rows, len(usual))
             if place not in by_turns and not _only_calls_more(
                 run, suspicion, active_ranks, [place]
             ):
@@ -391,14 +403,14 @@ def _of_group(
     if not by_turns and not _only_calls_more(run, in_all, ranks, common_places(run, group)):
         suspicions.append(in_all)
     late = None
-    if len({rank[0].rank for rank in ranks}) > 1:  # else children, as those that run Ray's tasks:
-        # whichever is free gets the next one
+    # children that run Ray's tasks share a rank: whichever is free gets the next task
+    if len({rank[0].rank for rank in ranks}) > 1:
         delays = _delays(run, ranks, call_times)[usual]
         late = _tested(delays, "late start", group, names, numbers, BEFORE, least)
     suspicions = [
-        each
-        for each in (*suspicions, late)
-        if not _may_wait_outside(run, each, late) and not _have_no_peers(each, of_places)
+        suspicion
+        for suspicion in (*suspicions, late)
+        if not _may_wait_outside(run, suspicion, late) and not _lacks_peers(suspicion, of_places)
     ]
     nodes = sorted({rank[0].node for rank in ranks})
     if len(nodes) > 1 and len(nodes) < len(ranks):
@@ -418,13 +430,16 @@ def _of_group(
     return [straggler for straggler in suspicions if straggler is not None]
 
 
-def _have_no_peers(suspicion: Straggler | None, parts: Sequence[frozenset[int]]) -> bool:
-    """Whether no other rank has the part of those that are suspected."""
+def _lacks_peers(suspicion: Straggler | None, parts: Sequence[frozenset[int]]) -> bool:
+    """Whether the suspected ranks are all that have their part in the job."""
     return suspicion is not None and any(part <= set(suspicion.processes) for part in parts)
 
 
 def _may_wait_outside(run: Run, suspicion: Straggler | None, late: Straggler | None) -> bool:
-    """Whether ranks may wait where no scope is, and it is no rank's own, or only its late start."""
+    """Whether a suspicion about time outside scopes tells nothing new.
+
+    The ranks may wait there, and either they are too many to be slow, or they only start late.
+    """
     if suspicion is None or suspicion.place != OUTSIDE or works_outside(run, suspicion.processes):
         return False
     is_late = late is not None and set(suspicion.names) <= set(late.names)
@@ -459,8 +474,8 @@ def _only_calls_more(
     return bool((with_usual_calls <= _BY_TIME * excess).all())
 
 
-def _rows_with(times: Floats) -> NDArray[np.int64]:
-    """The steps to compare ranks in: those with a place that is in some of them only, else all."""
+def _rows_to_compare(times: Floats) -> NDArray[np.int64]:
+    """The steps to compare ranks in: all, or those with any time if most steps have none."""
     present = (times > 0).any(axis=1)
     if LEAST_STEPS <= present.sum() <= len(times) / 2:
         return np.flatnonzero(present)
@@ -481,7 +496,7 @@ def shared_work(run: Run, group: str) -> Floats:
     total = np.zeros((len(run.steps), len(ranks)))
     for place in common_places(run, group):
         if place == OUTSIDE and not works_outside(run, (p.number for p in run.groups[group])):
-            continue  # some may wait there
+            continue  # some ranks may wait there
         times = pace(run, place, ranks)
         if len(_doing(times[run.usual])) == len(ranks):
             total += times
@@ -496,10 +511,7 @@ def _places_of(run: Run, group: str) -> list[int]:
 
 
 def common_places(run: Run, group: str) -> list[int]:
-    """The places that the workers of a group may have entered in enough of the steps that count.
-
-    In most of them, or as often as it takes to compare ranks.
-    """
+    """The places that the workers of a group entered in enough steps to be compared there."""
     numbers = [process.number for process in run.groups[group]]
     counts = np.bincount(run.sums["place"][np.isin(run.sums["process"], numbers)])
     least = min(len(run.usual) / 2, LEAST_STEPS * len(numbers))

@@ -228,7 +228,7 @@ def _counted_more(
 
 
 def busy(usages: Iterable[Usage]) -> float:
-    """Share of the time that processes, ready to run, waited for a processor, in the median.
+    """The median share of the time that processes, ready to run, waited for a processor.
 
     0 if the machine was not busy.
     """
