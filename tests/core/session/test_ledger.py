@@ -198,6 +198,13 @@ def test_steps_are_read_with_their_edges(begin: Begin, clock: Clock, path: Path)
     ]
 
 
+def in_thread(function: Callable[[], object], name: str) -> None:
+    """Call a function in a thread of this name."""
+    thread = threading.Thread(target=function, name=name)
+    thread.start()
+    thread.join()
+
+
 def test_the_thread_that_marks_the_steps_is_known(begin: Begin, path: Path) -> None:
     """It need not be the main thread."""
     ledger = begin()
@@ -206,9 +213,7 @@ def test_the_thread_that_marks_the_steps_is_known(begin: Begin, path: Path) -> N
         ledger.begin_step(0)
         ledger.drain()
 
-    thread = threading.Thread(target=train, name="trains")
-    thread.start()
-    thread.join()
+    in_thread(train, "trains")
     ledger.end()
     read = reader.read(path)
     assert read.marker is not None
@@ -316,9 +321,7 @@ def test_a_thread_is_a_track_with_its_name(
         call(timing, clock, "load")
         ledger.drain()
 
-    thread = threading.Thread(target=load, name="loader")
-    thread.start()
-    thread.join()
+    in_thread(load, "loader")
     ledger.end()
     read = reader.read(path)
     track = read.tracks[read.spans["track"][0]]
