@@ -21,12 +21,14 @@ _SLOW = 1.5
 """How many times the median a step must take to be slow."""
 _OF_A_SLOW_STEP = 0.6
 """Share of a slow step's excess that one place must have to be the reason."""
+_ALIKE_TIMES = 0.25
+"""How much times of one kind may differ, as a share of how far two kinds are apart."""
 _ALIKE = 0.8
 """Share of a rank's excess in a slow step, from which another rank's excess counts as equal."""
 _STANDS_OUT = 3.0
 """How many times as much as the next pauses in order of cost pauses must cost to stand out."""
 _MOST_SLOW = 200
-_BY_CHANCE = 0.01
+_BY_CHANCE = 0.001
 """The largest probability that a period is chance."""
 _LEAST_TIMES = 4
 """How often something must occur to have a period."""
@@ -294,7 +296,7 @@ def _periodic(times: Floats, tests: int) -> Integers | None:
 def _clustered(times: Floats) -> Integers | None:
     """The rows that take longer, if times are of two kinds with a gap between; else ``None``.
 
-    Pauses of a machine, and samples of any length, have times in the gap.
+    Pauses of a machine, and samples of any length, are in the gap, or differ as much themselves.
     """
     usual = float(np.median(times))
     slow = times > _SLOW * usual
@@ -304,12 +306,9 @@ def _clustered(times: Floats) -> Integers | None:
     if at[-1] - at[0] < len(at):
         return None  # a phase of the run
     excess = float(np.median(times[slow])) - usual
-    least, most = np.quantile(times[slow], _TOP), np.quantile(times[~slow], 1 - _TOP)
-    has_gap = (
-        least - usual >= _OF_A_SLOW_STEP * excess
-        and most - usual <= (1 - _OF_A_SLOW_STEP) / 2 * excess
-    )
-    return at if has_gap else None
+    least, most = np.quantile(times[slow], [_TOP, 1 - _TOP])
+    has_gap = np.quantile(times[~slow], 1 - _TOP) - usual <= _ALIKE_TIMES * excess
+    return at if has_gap and most - least <= _ALIKE_TIMES * excess else None
 
 
 def _that_stand_out(occasions: list[Occasion]) -> list[Occasion]:
