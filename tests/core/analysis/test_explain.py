@@ -1259,7 +1259,7 @@ def test_ranks_that_load_their_data_themselves_are_a_hint(
     assert causes == [finding.cause for finding in found.findings]
     if causes:
         said = words(found.findings[0])
-        assert "load data in DataLoader.next" in said.says
+        assert said.says.startswith("Loading data in DataLoader.next takes Rank (2 workers) ")
         assert "num_workers" in said.action
 
 

@@ -102,7 +102,7 @@ def test_on_a_busy_machine_a_collective_is_no_cause(
     assert causes == [finding.cause for finding in answer.findings]
     if ready:
         assert helps(answer).endswith(
-            "more processors, or fewer processes on them: they waited 37 % of the time for one"
+            "more processors or fewer processes: they waited 37 % of the time for a processor"
         )
 
 
@@ -115,7 +115,7 @@ def test_on_a_busy_machine_a_wait_for_data_is_a_hint(
     (finding,) = answer.findings
     assert ("data", grade) == (finding.cause, finding.grade)
     assert pytest.approx(saves, abs=0.02) == finding.saves
-    doubt = ", if that was not the busy machine"
+    doubt = ", unless the busy machine is why"
     assert ("may" if ready else "would") in helps(answer)
     assert bool(ready) == helps(answer).endswith(doubt)
 

@@ -327,10 +327,9 @@ def _driver(finding: Finding) -> Words:
 
 def _data(finding: Finding) -> Words:
     if finding.facts.itself:
-        load = "loads" if finding.facts.processes == 1 else "load"
         return Words(
-            f"{_who(finding)} {load} data in {finding.scope} for {duration(finding.seconds)} a "
-            "step, and does nothing else meanwhile.",
+            f"Loading data in {finding.scope} takes {_who(finding)} {duration(finding.seconds)} a "
+            "step, and nothing else runs meanwhile.",
             "Load it in other processes (num_workers), or make that code faster.",
         )
     return Words(

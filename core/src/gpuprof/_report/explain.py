@@ -220,7 +220,7 @@ def helps(answer: Explanation) -> str:
             lead = _lead(answer, max(_LEAST_LEAD, 2 * finding.saves))
             doubt = ""
             if finding.grade == "hint" and busy(answer.processes):
-                doubt = ", if that was not the busy machine"
+                doubt = ", unless the busy machine is why"
             return what_if(finding) + doubt + (f"; {lead}" if lead else "")
     if not answer.confidence.enough:
         return remedy(answer) or _reason(answer)
@@ -233,8 +233,8 @@ def helps(answer: Explanation) -> str:
         else f"{answer.steps['counted']} steps are too few to name a rank"
     )
     if waited := busy(answer.processes):
-        advice = "more processors, or fewer processes on them"
-        return f"{nobody}; {advice}: they waited {percentage(waited)} of the time for one"
+        advice = "more processors or fewer processes"
+        return f"{nobody}; {advice}: they waited {percentage(waited)} of the time for a processor"
     handovers = [share for share in answer.shares if share.kind == "handover"]
     work = [share for share in answer.shares if share.kind == "work"] or answer.shares
     largest = _largest_place(work)
