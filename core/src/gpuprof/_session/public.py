@@ -223,8 +223,10 @@ def step_metrics() -> dict[str, float | str]:
     about all processes, a few seconds old, and begin with the second call; ``recorded_step`` is
     their step. docs/while-it-runs.md describes all keys. Empty where nothing is recorded.
 
-    >>> step_metrics()
-    {}
+    >>> for number in range(3):
+    ...     with step(number):
+    ...         pass
+    ...     metrics = step_metrics()  # for the tracker, such as wandb.log(metrics)
     """
     if not _started:
         session()
