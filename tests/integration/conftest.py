@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.cluster import one_node
+from support.cluster import one_node, one_trial_each
 
 
 @pytest.fixture
-def ray() -> Any:
+def ray() -> Iterator[Any]:
     """Ray, started. It stays up for the tests after this one."""
-    return one_node()
+    with one_trial_each():
+        yield one_node()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,12 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpuprof._cli import settings
 from gpuprof._config.load import load
+from gpuprof._doctor import examine as examining
 from gpuprof._doctor.examine import examine
+from gpuprof._doctor.start_up import registration_limit
 from gpuprof._shim.node import has_gpu
-from gpuprof.backend import Tool, Worker
+from gpuprof.backend import Check, Worker
 from gpuprof_nsight._checks import diagnose
 from gpuprof_nsight._command.options import NsightOptions
+from gpuprof_nsight._nsys.find import find
 from support.waiting import DEADLINE
 
 FAILS_WITHOUT_ASKING = "nvtx 0.2.12 and later, and nsys up to 2023.4"
@@ -48,6 +52,35 @@ class Doctor:
         return [name for name, check in self.checks.items() if not check["ok"]]
 
 
+def first(name: str, *words: str) -> Check:
+    """One check of a backend, in this process, without those that come after it."""
+    checks = examining._try_backend(
+        settings.load(words, None), registration_limit(), lambda _: None
+    )
+    with contextlib.closing(checks):
+        return next(check for check in checks if check.name == name)
+
+
+def diagnosed(options: NsightOptions, has_gpu: bool = False) -> dict[str, Check]:
+    """The checks of nsys's own, in this process."""
+    tool = find("nsys")
+    assert tool is not None
+    worker = Worker("run", "A", 0, "node", "1", "/out", has_gpu=has_gpu)
+    return {check.name: check for check in diagnose.checks(worker, tool, options)}
+
+
+@pytest.fixture
+def no_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges are not tried."""
+    monkeypatch.setattr(diagnose, "_ranges_arrive", lambda *_: ())
+
+
+@pytest.fixture(scope="module")
+def light() -> Doctor:
+    """The doctor of a machine with nsys."""
+    return Doctor("backend=nsight", "nsight.preset=light")
+
+
 def test_without_the_program_it_says_how_to_install_it(tmp_path: Path) -> None:
     """A PATH without nsys fails one check, with the remedy, and tries nothing that needs it."""
     doctor = Doctor("backend=nsight", PATH=str(tmp_path))
@@ -58,11 +91,10 @@ def test_without_the_program_it_says_how_to_install_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.nsys
-def test_with_the_program_a_range_arrives() -> None:
+def test_with_the_program_a_range_arrives(light: Doctor) -> None:
     """Where nsys is, everything is tried and nothing fails."""
-    doctor = Doctor("backend=nsight", "nsight.preset=light")
-    assert [] == doctor.failed
-    assert 0 == doctor.code
+    assert [] == light.failed
+    assert 0 == light.code
     expected = [
         "nsight tool",
         "nsight records",
@@ -73,7 +105,7 @@ def test_with_the_program_a_range_arrives() -> None:
         "nsight importer",
         "nsight environment",
     ]
-    assert expected == [name for name in doctor.checks if name.startswith("nsight")]
+    assert expected == [name for name in light.checks if name.startswith("nsight")]
 
 
 @pytest.mark.nsys
@@ -86,7 +118,7 @@ def test_without_a_configuration_one_backend_is_enough() -> None:
 
 
 @pytest.mark.nsys
-def test_an_old_nvtx_fits(tmp_path: Path) -> None:
+def test_an_old_nvtx_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """nvtx 0.2.11 asks nobody whether a domain is enabled; the line has both versions."""
     pip = [
         sys.executable,
@@ -100,16 +132,19 @@ def test_an_old_nvtx_fits(tmp_path: Path) -> None:
         "nvtx==0.2.11",
     ]
     subprocess.run(pip, check=True, stderr=subprocess.DEVNULL)
-    doctor = Doctor("backend=nsight", PYTHONPATH=str(tmp_path))
-    assert [] == doctor.failed
-    detail = doctor.checks["nsight nvtx"]["detail"]
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    checks = diagnosed(NsightOptions(preset="light"))
+    assert checks["ranges"].ok
+    detail = checks["nvtx"].detail
     assert re.fullmatch(r"nvtx 0\.2\.11 with nsys \S+: compatible", detail)
 
 
 @pytest.mark.nsys
-def test_a_mismatch_is_worked_round_and_said(tmp_path: Path) -> None:
+def test_a_mismatch_is_worked_round_and_said(
+    light: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An incompatible pair of nvtx and nsys works through the workaround, and fails without."""
-    with_it = Doctor("backend=nsight").checks["nsight nvtx"]
+    with_it = light.checks["nsight nvtx"]
     if with_it["detail"].endswith(" fit"):
         pytest.skip(f"it takes {FAILS_WITHOUT_ASKING}")
     assert "warning" == with_it["result"]
@@ -121,65 +156,55 @@ def test_a_mismatch_is_worked_round_and_said(tmp_path: Path) -> None:
         "types.SimpleNamespace(environ={})\n"
     )
     (tmp_path / "sitecustomize.py").write_text(disabled)
-    without = Doctor("backend=nsight", PYTHONPATH=str(tmp_path), GPUPROF_NSIGHT_PURE="1")
-    assert ["nsight ranges", "nsight nvtx"] == without.failed
-    assert "nsys newer than 2023.4" in without.checks["nsight ranges"]["remedy"]
-    assert 1 == without.code
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("GPUPROF_NSIGHT_PURE", "1")
+    without = diagnosed(NsightOptions(preset="light"))
+    assert ["ranges", "nvtx"] == [name for name, check in without.items() if not check.ok]
+    assert "nsys newer than 2023.4" in without["ranges"].remedy
 
 
 @pytest.mark.nsys
+@pytest.mark.usefixtures("no_trial")
 @pytest.mark.parametrize("asked", [{"sample": "process-tree"}, {}])
 def test_sampling_is_tried_where_there_will_be_some(asked: dict[str, Any]) -> None:
     """Nsys's own words about this system are in the line; an nsys that is told nothing samples.
 
     Without, no line.
     """
-    executable = str(shutil.which("nsys"))
-    worker, tool = Worker("run", "A", 0, "node", "1", "/out", has_gpu=True), Tool(executable, "?")
-    sampled = list(diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", **asked})))
-    assert ["ranges", "nvtx", "importer", "environment", "sampling", "gpu"] == [
-        check.name for check in sampled
-    ]
-    assert "CPU Profiling Environment (process-tree): " in sampled[4].detail
-    unsampled = diagnose.checks(worker, tool, NsightOptions(options={"t": "nvtx", "s": "none"}))
-    assert ["ranges", "nvtx", "importer", "environment", "gpu"] == [
-        check.name for check in unsampled
-    ]
+    sampled = diagnosed(NsightOptions(options={"t": "nvtx", **asked}), has_gpu=True)
+    assert ["importer", "environment", "sampling", "gpu"] == list(sampled)
+    assert "CPU Profiling Environment (process-tree): " in sampled["sampling"].detail
+    unsampled = diagnosed(NsightOptions(options={"t": "nvtx", "s": "none"}), has_gpu=True)
+    assert ["importer", "environment", "gpu"] == list(unsampled)
 
 
 @pytest.mark.nsys
+@pytest.mark.usefixtures("no_trial")
 @pytest.mark.parametrize(
-    "options",
-    [
-        "nsight.options={t: nvtx, sample: process-tree}",
-        pytest.param("nsight.preset=deep", marks=pytest.mark.exhaustive),
-    ],
+    "options", [{"options": {"t": "nvtx", "sample": "process-tree"}}, {"preset": "deep"}]
 )
-def test_sampling_that_was_asked_for_is_tried_without_a_gpu_too(options: str) -> None:
+def test_sampling_that_was_asked_for_is_tried_without_a_gpu_too(options: dict[str, Any]) -> None:
     """A line of its own, also where this node's workers would not be sampled."""
-    assert (
-        "CPU Profiling Environment (process-tree): "
-        in Doctor("backend=nsight", options).checks["nsight sampling"]["detail"]
-    )
+    checks = diagnosed(NsightOptions(**options))
+    assert "CPU Profiling Environment (process-tree): " in checks["sampling"].detail
 
 
 @pytest.mark.nsys
-def test_on_a_node_with_a_gpu_workers_are_tried_as_having_one(tmp_path: Path) -> None:
+def test_on_a_node_with_a_gpu_workers_are_tried_as_having_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The default options sample there.
 
     Stand-ins for the GPU, and for an nsys that would hang without one.
     """
-    (tmp_path / "sitecustomize.py").write_text(
-        "import gpuprof._shim.node\ngpuprof._shim.node.has_gpu = lambda: True\n"
-    )
+    monkeypatch.setattr(examining, "has_gpu", lambda: True)
     nsys = tmp_path / "nsys"
     nsys.write_text(f"""#!/bin/bash
 echo "$@" >>{tmp_path}/calls
 exec {shutil.which("nsys")} "${{@//process-tree/none}}"
 """)
     nsys.chmod(0o755)
-    doctor = Doctor("backend=nsight", f"nsight.executable={nsys}", PYTHONPATH=str(tmp_path))
-    assert "nsight sampling" in doctor.checks
+    assert first("options", "backend=nsight", f"nsight.executable={nsys}").ok
     tried = [
         line for line in (tmp_path / "calls").read_text().splitlines() if line.endswith(" true")
     ]
@@ -191,47 +216,44 @@ exec {shutil.which("nsys")} "${{@//process-tree/none}}"
 
 
 @pytest.mark.nsys
-def test_workers_with_a_gpu_want_one_with_every_gate(tmp_path: Path) -> None:
-    """Device files alone are no GPU: the driver is asked. A stand-in for the device files."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import gpuprof._shim.node\ngpuprof._shim.node.has_gpu = lambda: True\n"
-    )
-    words = ("backend=nsight", "nsight.preset=light", "nsight.gate=session")
-    doctor = Doctor(*words, PYTHONPATH=str(tmp_path), CUDA_VISIBLE_DEVICES="")
-    assert ["nsight gpu"] == doctor.failed
-    assert "no GPU is visible" in doctor.checks["nsight gpu"]["detail"]
-    assert doctor.checks["nsight gpu"]["remedy"].startswith("make a GPU visible")
-
-
-@pytest.mark.nsys
-def test_the_cuda_gate_wants_a_gpu() -> None:
-    """A process that no GPU is visible to fails that check."""
-    doctor = Doctor("backend=nsight", "nsight.gate=cuda", CUDA_VISIBLE_DEVICES="")
-    assert ["nsight gpu"] == doctor.failed
+@pytest.mark.usefixtures("no_trial")
+@pytest.mark.parametrize(
+    ("gate", "has_gpu"), [("session", True), ("cuda", False)], ids=["a worker with one", "gate"]
+)
+def test_what_needs_a_gpu_wants_one(
+    gate: str, has_gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Device files alone are no GPU: the driver is asked."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    checks = diagnosed(NsightOptions(preset="light", gate=gate), has_gpu)
+    assert ["gpu"] == [name for name, check in checks.items() if not check.ok]
+    assert "no GPU is visible" in checks["gpu"].detail
+    assert checks["gpu"].remedy.startswith("make a GPU visible")
 
 
 @pytest.mark.nsys
 def test_an_option_that_the_program_refuses_is_named() -> None:
     """The check of the options has the key and the tool's words."""
-    doctor = Doctor("backend=nsight", "nsight.options={t: nonsense}")
-    assert "nsight.options.t: " in doctor.checks["nsight options"]["detail"]
-    assert "nsight options" in doctor.failed
+    check = first("options", "backend=nsight", "nsight.options={t: nonsense}")
+    assert "nsight.options.t: " in check.detail
+    assert not check.ok
 
 
 @pytest.mark.nsys
 def test_an_option_for_workers_with_a_gpu_is_read_without_one() -> None:
     """Where it would be left out, a value that nsys refuses is still named."""
-    doctor = Doctor("backend=nsight", "nsight.options={t: nvtx, sample: nonsense}")
-    assert "nsight.options.sample: " in doctor.checks["nsight options"]["detail"]
-    assert "Illegal --sample argument: nonsense" in doctor.checks["nsight options"]["detail"]
+    check = first("options", "backend=nsight", "nsight.options={t: nvtx, sample: nonsense}")
+    assert "nsight.options.sample: " in check.detail
+    assert "Illegal --sample argument: nonsense" in check.detail
 
 
 @pytest.mark.nsys
-def test_a_start_that_takes_too_long_fails() -> None:
+def test_a_start_that_takes_too_long_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time to start is held against the limit that Ray has on this machine."""
-    doctor = Doctor("backend=nsight", RAY_worker_register_timeout_seconds="0.1")
-    assert ["nsight start-up"] == doctor.failed
-    assert "RAY_worker_register_timeout_seconds" in doctor.checks["nsight start-up"]["remedy"]
+    monkeypatch.setenv("RAY_worker_register_timeout_seconds", "0.1")
+    check = first("start-up", "backend=nsight", "nsight.preset=light")
+    assert not check.ok
+    assert "RAY_worker_register_timeout_seconds" in check.remedy
 
 
 def said_by(*words: str, **streams: Any) -> subprocess.CompletedProcess[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from gpuprof._plan.worker import PlannedWorker
 from gpuprof._shim.node import name_node
 
 from support.patient_ray import patient_start
@@ -19,7 +20,6 @@ RUNTIME_ENV = {"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}}
 SYSTEM = {
     "health_check_failure_threshold": 3,
     "health_check_period_ms": 500,
-    "prestart_worker_first_driver": False,  # idle workers that nobody asks for
 }
 
 
@@ -41,6 +41,37 @@ def one_node() -> Any:
                 runtime_env=RUNTIME_ENV,
             )
     return ray
+
+
+@contextmanager
+def one_trial_each() -> Iterator[None]:
+    """Have Profilers try each command line of a profiler once on the Ray of `one_node`.
+
+    A trial takes a second of a processor; tests/integration/test_preflight.py is about them.
+    """
+    from gpuprof.ray._preflight import Preflight
+
+    def try_out(preflight: Preflight, worker_plan: PlannedWorker) -> None:
+        worker, nodes = worker_plan.worker, preflight._planner.config.selection
+        places = {worker.directory: "", worker.run: "", worker.group: ""}
+        words = [_replaced(word, places) for word in worker_plan.command]
+        key = (*words, worker.has_gpu, nodes(worker.group).nodes)
+        if key not in _tried:
+            original(preflight, worker_plan)
+            _tried.add(key)
+
+    original = Preflight.try_out
+    with mock.patch.object(Preflight, "try_out", try_out):
+        yield
+
+
+_tried: set[tuple[object, ...]] = set()
+
+
+def _replaced(text: str, places: Mapping[str, str]) -> str:
+    for place, other in places.items():
+        text = text.replace(place, other)
+    return text
 
 
 def end_node() -> None:

@@ -98,7 +98,7 @@ def check(planner: Planner, plan: PlannedWorker, tool: Tool | None, limit: float
 
 def _run(program: list[str], environment: dict[str, str], timeout: float) -> str:
     """The output of a program. Kills it and its children after `timeout` seconds."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         program,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -107,11 +107,10 @@ def _run(program: list[str], environment: dict[str, str], timeout: float) -> str
         text=True,
         errors="replace",
         start_new_session=True,
-    )
-    try:
-        return process.communicate(timeout=timeout)[0]
-    except subprocess.TimeoutExpired:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
+    ) as process:
+        try:
+            return process.communicate(timeout=timeout)[0]
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
