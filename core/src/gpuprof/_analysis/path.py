@@ -265,19 +265,22 @@ class Graph:
             spans, offset = process.ledger.spans, process.ledger.offset
             begin, end = self._around
             spans = spans[(spans["start"] <= end - offset) & (spans["end"] >= begin - offset)]
-            order = np.lexsort((-spans["end"], spans["start"], spans["track"]))
-            spans = spans[order]
-            tracks, firsts = np.unique(spans["track"], return_index=True)
+            spans = spans[np.lexsort((-spans["end"], spans["start"], spans["track"]))]
+            places = process.places[spans["place"]].tolist()
+            starts, ends = (spans["start"] + offset).tolist(), (spans["end"] + offset).tolist()
+            tracks = len(process.ledger.tracks)
+            edges = np.searchsorted(spans["track"], np.arange(tracks + 1)).tolist()
             links = self._waits_with_keys(number)
             self._tracks[number] = {
-                int(track): _Spans(
-                    process.places[part["place"]].tolist(),
-                    (part["start"] + offset).tolist(),
-                    (part["end"] + offset).tolist(),
+                track: _Spans(
+                    places[low:high],
+                    starts[low:high],
+                    ends[low:high],
                     self._waiting,
-                    links.get(int(track), {}),
+                    links.get(track, {}),
                 )
-                for track, part in zip(tracks, np.split(spans, firsts[1:]), strict=False)
+                for track, (low, high) in enumerate(itertools.pairwise(edges))
+                if low < high
             }
         return self._tracks[number]
 
@@ -289,8 +292,8 @@ class Graph:
         process = self.run.processes[number]
         links, offset = process.ledger.links, process.ledger.offset
         begin, end = self._around
-        links = links[(links["start"] <= end - offset) & (links["end"] >= begin - offset)]
-        links = links[(links["role"] == WAITS) | (links["role"] == MEETS)]
+        inside = (links["start"] <= end - offset) & (links["end"] >= begin - offset)
+        links = links[inside & ((links["role"] == WAITS) | (links["role"] == MEETS))]
         waits: dict[int, dict[int, set[tuple[int, int]]]] = {}
         for track, place, start, end in zip(
             links["track"].tolist(),
@@ -852,7 +855,10 @@ class Graph:
         Calls that were not recorded one by one get a share of the scope around them. Where else
         nothing is known, the process works on its samples while it has some.
         """
-        return [piece for part in self._with_folds(stretch) for piece in self._with_samples(part)]
+        parts = self._with_folds(stretch)
+        if len(parts) == 1 and parts[0].kind == "work":  # most are, and have no samples
+            return parts
+        return [piece for part in parts for piece in self._with_samples(part)]
 
     def _with_samples(self, stretch: Stretch) -> list[Stretch]:
         if stretch.kind not in ("outside", "unexplained"):
