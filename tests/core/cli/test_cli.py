@@ -190,7 +190,7 @@ def test_plan_knows_the_launcher(tmp_path: Path, words: list[str], total: str) -
 
 
 def test_plan_for_run_without_workers(tmp_path: Path) -> None:
-    """A process that names no group is of the group Worker."""
+    """A launcher's rank that names no group is of the group Worker."""
     file = tmp_path / "spmd.yaml"
     file.write_text("backend: nsight\nsteps: [3]\n")
     assert "Worker-0: profiled" in run("plan", str(file), "--for", "run")

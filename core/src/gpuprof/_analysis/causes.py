@@ -186,6 +186,7 @@ class Facts:
         every: its period in steps, if it recurs regularly.
         rare: whether its place occurs in these steps only.
         took: seconds that its step took, if it has only one.
+        even: share of the run that would be saved if the group's ranks took equally long.
         queued: share of their time that calls wait in a queue, and seconds per call.
         busy: share of the steps in which a server works.
         event_loop: whether a server runs several calls in an event loop.
@@ -214,6 +215,7 @@ class Facts:
     every: int | None = None
     rare: bool = False
     took: float = 0.0
+    even: float = 0.0
     queued: tuple[float, float] = (0.0, 0.0)
     busy: float = 0.0
     event_loop: bool = False
@@ -351,7 +353,17 @@ def bottleneck(record: Record, unknown: Unknown, findings: Sequence[Finding]) ->
     """
     if unknown or any(finding.cause not in ("once", "leak") for finding in findings):
         return None
-    return next(_worth_it(record, _LAST, list(_bottlenecks(record, findings)), unknown), None)
+    suspects = list(_bottlenecks(record, findings))
+    found = next(_worth_it(record, _LAST, suspects, unknown), None)
+    if found is None or found.facts.processes < 2 or record.lack:
+        return found
+    processes = [record.run.processes[number] for number, _ in suspects[0].activities]
+    times, _ = _times_and_mean(record, suspects[0].activities[0][1], processes)
+    last = np.bincount(times[record.usual].argmax(axis=1))
+    if 2 * last.max() > len(record.usual):  # one of them may well be slow
+        return found
+    even = record.saves(groups_mean(record, suspects[0]))
+    return attrs.evolve(found, facts=attrs.evolve(found.facts, even=even))
 
 
 def _worth(finding: Finding) -> float:

@@ -50,9 +50,15 @@ _CONVERGE = 0.8
 """How far apart these ranks may end their calls, at most, relative to how far apart they begin."""
 _AFTER = 0.95
 """Share of the calls of one process group in which all ranks must end after the last one begins."""
+_MOSTLY_AFTER = 0.5
+"""The same of any ranks. Nobody leaves a collective before all are in it, but clocks of nodes differ.
+A stage of a pipeline that follows another one ends shortly after it."""
 _FOLLOWS = 0.5
 """How much later the calls have to end for each second that the last rank begins later: 1 if the
 ranks wait for that rank, 0 if something else ends their wait."""
+_MOSTLY = 0.9
+"""Share of the steps in which ranks must end together where those that do in most steps are a few
+sets, and the ranks of one set are late in some steps."""
 _MOST_ALONE = 16
 """Stop looking for sets after this many ranks that end together with no other rank."""
 
@@ -112,14 +118,22 @@ def _meetings(run: Run, members: Sequence[Process], place: int) -> list[_Meeting
     rest = list(by_number.values())
     if meetings:
         calls = _aligned(run, rest, place) if rest else []
-    others = map(those, _ending_together(run, rest, calls))
-    return [*meetings, *(meeting for meeting in others if meeting[1])]
+    for together in _ending_together(run, rest, calls, 0.5):
+        meeting = those(together)
+        if meeting[1]:
+            meetings.append(meeting)
+        elif len(together) > 2:
+            # what keeps a rank from some meetings keeps only those that wait for it
+            calls_of_these = _aligned(run, together, place)
+            parts = _ending_together(run, together, calls_of_these, _MOSTLY)
+            meetings += [part for part in map(those, parts) if part[1]]
+    return meetings
 
 
 def _ending_together(
-    run: Run, members: Sequence[Process], calls: Sequence[_Calls]
+    run: Run, members: Sequence[Process], calls: Sequence[_Calls], share: float
 ) -> Iterator[Sequence[Process]]:
-    """Sets of processes whose calls of a place end at the same time."""
+    """Sets of processes whose calls of a place end at the same time, in this share of the steps."""
     usual = [call.ends[call.usual] for call in calls]
     if not usual or not len(usual[0]):
         return
@@ -128,7 +142,8 @@ def _ending_together(
     columns = np.arange(len(members))
     singles = 0
     while len(columns) > 1 and singles < _MOST_ALONE:
-        distances = np.median(np.abs(ends[:, columns] - ends[:, columns[:1]]), axis=0)
+        apart = np.abs(ends[:, columns] - ends[:, columns[:1]])
+        distances = np.quantile(apart, share, axis=0)
         near = distances <= _TOGETHER * _APART * length
         if near.sum() > 1:
             yield [members[column] for column in columns[near].tolist()]
@@ -173,8 +188,9 @@ class _Calls:
         start_spread = float(np.median(np.ptp(starts[apart], axis=1)))
         end_spread = float(np.median(np.ptp(ends[apart], axis=1)))
         # a busy machine may let ranks of one group end far apart
-        follow = one_group and (ends.min(axis=1) >= starts.max(axis=1)).mean() >= _AFTER
-        if not follow and end_spread > _TOGETHER * start_spread:
+        after = (ends.min(axis=1) >= starts.max(axis=1)).mean()
+        follow = one_group and after >= _AFTER
+        if not follow and (after < _MOSTLY_AFTER or end_spread > _TOGETHER * start_spread):
             return False
         origin = np.array([[step.start] for step in steps], np.int64)
         began, took = (starts - origin).astype(float), (ends - starts).astype(float)

@@ -13,7 +13,7 @@ import click
 from gpuprof._cli import settings
 from gpuprof._config.load import load
 from gpuprof._config.schema import KEYS
-from gpuprof._launch import follow, integrate
+from gpuprof._launch import follow, integrate, launchers
 from gpuprof._launch.run import run
 from gpuprof._shim import tool
 from gpuprof.ray import _unmodified
@@ -51,9 +51,7 @@ class _Run(click.Command):
 )
 @click.option(
     "--group",
-    default="Worker",
-    show_default=True,
-    help="Worker group of this process.",
+    help="Worker group of this process. Default: Worker for a launcher's ranks, otherwise Program.",
 )
 @settings.set_option
 @settings.system_option("System whose settings FILE holds")
@@ -73,7 +71,7 @@ class _Run(click.Command):
 )
 def command(
     config: str | None,
-    group: str,
+    group: str | None,
     overrides: tuple[str, ...],
     system: str | None,
     framework: str | None,
@@ -108,7 +106,8 @@ def command(
         integrate.prepare(framework, plugin)
         if plugin.ON_RAY:
             integrate.become(words)
-    own: dict[str, object] = {"worker_groups": [group]}
+    own_group = group or launchers.usual_group(os.environ)
+    own: dict[str, object] = {"worker_groups": [own_group]}
     source: str | dict[str, object] = config or os.environ.get("GPUPROF_CONFIG") or {}
     if not source:
         own.update(backend="none", worker_groups="all")
@@ -127,4 +126,4 @@ def command(
                 words, [*flag_words, *(w for override in overrides for w in ("--set", override))]
             )
         os.environ[_unmodified.SETTINGS] = json.dumps(own_settings)
-    sys.exit(tool.end_as(run(configuration, group, words)))
+    sys.exit(tool.end_as(run(configuration, own_group, words)))

@@ -111,6 +111,18 @@ def launched(environ: Mapping[str, str]) -> Launched:
     return Launched()
 
 
+def usual_group(environ: Mapping[str, str]) -> str:
+    """The worker group of a process that was not given one.
+
+    A program that no launcher has started is not a ``Worker``, for it may itself start actors of a
+    class ``Worker``, which then have the ranks from 0.
+
+    Raises:
+        ConfigError: a launcher's variable is not a number.
+    """
+    return "Worker" if launched(environ).launcher else "Program"
+
+
 def run_id(of: Launched, environ: Mapping[str, str]) -> str:
     """The run's id, the same for all ranks of a launch.
 

@@ -28,7 +28,7 @@ from gpuprof.errors import ConfigError, GpuprofError
 
 Launcher = Literal["run", "ray"]
 OWN = "Worker"
-"""The default group of a process under `gpuprof run`."""
+"""The default group of a launcher's ranks under `gpuprof run`."""
 RUN = "{run}"
 _SHOWN_RANKS = 64
 _NO_CONFIGURATION = "no configuration, so nothing is profiled; give one or set GPUPROF_CONFIG"

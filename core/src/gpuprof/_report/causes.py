@@ -24,6 +24,8 @@ _LARGEST_RATIO = 10
 """The largest ratio to print: beyond it, the others take almost no time there."""
 _NO_SCOPES = (NAMES[OUTSIDE], BETWEEN_CALLS)
 """Places in the results that are not scopes."""
+LEAST_EVEN = 0.1
+"""Share of a run from which it is said what equally long work would save."""
 _LEAST_WAITED = 0.3
 """How long the other ranks must have waited, as a share of a slow rank's extra time, for the
 sentence to mention it."""
@@ -379,6 +381,11 @@ def _server(finding: Finding) -> Words:
 def _bottleneck(finding: Finding) -> Words:
     several = finding.facts.processes > 1
     bounds, nobody = ("bound", " No rank stands out.") if several else ("bounds", "")
+    if finding.facts.even >= LEAST_EVEN:
+        nobody = (
+            " Its ranks take turns at being the last: if they took equally long, the run would take "
+            f"{percentage(finding.facts.even)} less."
+        )
     return Words(
         f"{_who(finding)} {bounds} the run in {finding.scope}: {duration(finding.seconds)} a step, "
         f"{percentage(finding.share)} of the run.{nobody}",

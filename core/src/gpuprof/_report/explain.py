@@ -29,7 +29,7 @@ from gpuprof._artifacts.ledger import SUFFIX
 from gpuprof._artifacts.receipt import size_text
 from gpuprof._log import log
 from gpuprof._report import stacks
-from gpuprof._report.causes import config, gain, what_if, words
+from gpuprof._report.causes import LEAST_EVEN, config, gain, what_if, words
 from gpuprof._report.trees import DRIVER, introduce
 from gpuprof._report.words import duration, ordinal, percentage
 from gpuprof._session.instruments.coroutines import SUSPENDED
@@ -248,6 +248,10 @@ def helps(answer: Explanation) -> str:
     who, _ = _who(answer, largest)
     scope = largest[0].scope
     faster = f"{nobody}; make {scope} of {who} faster: {share} of a step"
+    bottleneck = answer.bottleneck
+    if bottleneck and bottleneck.facts.even >= LEAST_EVEN and bottleneck.scope == scope:
+        even = percentage(bottleneck.facts.even)
+        faster += f"; if its ranks took equally long there, the run would take {even} less"
     if scope in SUSPENDED:  # which takes as long as whatever is awaited
         faster = f"{nobody}; see what {who} awaits in {scope}: {share} of a step"
     lead = _lead(answer, _LEAST_LEAD)
