@@ -104,6 +104,8 @@ _MOSTLY = 0.8
 than its peers."""
 _LEAST_SECONDS = 8
 """Seconds of the loop that this takes to tell."""
+_ALWAYS = 0.9
+"""Share of the steps from which a worker counts as always at work."""
 _LEAST_RUNNING = 0.05
 """Share of the time that a peer must need a processor to be one."""
 _QUEUED = 0.2
@@ -134,7 +136,13 @@ class Record(Loop):
             straggler
             for straggler in stragglers.find(self.run)
             if not _wait_for_devices(self, straggler.processes)
+            and not (self.is_dark and _may_not_matter(self, straggler))
         ]
+
+    @functools.cached_property
+    def is_dark(self) -> bool:
+        """Whether so much of the path is unexplained that it does not tell who waits for whom."""
+        return sum(self.open_shares.values()) > 1 - EXPLAINED
 
     @functools.cached_property
     def usage(self) -> dict[int, Usage]:
@@ -636,6 +644,26 @@ def _wait_for_devices(record: Record, numbers: Sequence[int]) -> bool:
         if READS_DEVICE.search(run.places[place].name.lower()):
             waits += run.matrix("own", place, processes)[record.usual]
     return bool((np.median(waits, axis=0) >= _LEAST_SHARE * record.mean).all())
+
+
+def _may_not_matter(record: Record, straggler: Straggler) -> bool:
+    """Whether a straggler, of whom no path tells, may be one because of a wait, or hold up nobody.
+
+    A rank that takes longer at one place and as much less elsewhere may wait there for the others.
+    One that works for half the time at most holds up nobody if another worker always works.
+    """
+    run = record.run
+    work = run.work(run.processes)[record.usual]
+    mine = np.array(straggler.processes)
+    peers = [process.number for process in run.groups[straggler.group]]
+    others = np.setdiff1d(peers, mine)
+    if straggler.place >= 0 and len(others):
+        longer = work[:, mine].mean(axis=1) - np.median(work[:, others], axis=1)
+        if float(np.median(longer)) < _MOST_OF_IT * straggler.excess:
+            return True
+    busy = work.mean(axis=0) / record.mean
+    elsewhere = np.setdiff1d(np.arange(len(busy)), peers)
+    return bool(busy[mine].max() <= 0.5 and (busy[elsewhere] >= _ALWAYS).any())
 
 
 def slow(kind: stragglers.Kind) -> Callable[[Record, Sequence[Finding]], Iterator[Suspect]]:
@@ -1288,6 +1316,9 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     number = int(sums.max(axis=1).argmax()) if run.driver is None else run.driver
     process, place = run.processes[number], int(sums[number].argmax())
     works = sums[number, place] >= 0.5 * total
+    others_work = bool((np.delete(sums.sum(axis=1), number) >= 0.5 * total).any())
+    if run.driver is not None and record.is_dark and others_work:
+        return  # the loop may go on then: nothing tells for whom
     is_outside = total - sums[number].sum() >= 0.5 * total
     activity = number, OUTSIDE if is_outside else place
     # ranks that mark their own steps all lose that time; a driver may do so while others work

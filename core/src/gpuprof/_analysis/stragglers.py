@@ -290,8 +290,10 @@ def _steps_of_a_call(
         return 0, calls
     counts = calls.sum(axis=0)[doing]
     works = own_time(run, place, ranks)[run.usual].sum(axis=0)[doing].clip(1)
-    # where whoever is free gets the next call, some make more calls in the same time
-    is_shared = np.ptp(np.log(works)) < _SHARED * np.ptp(np.log(counts))
+    # where whoever is free gets the next call, some make more calls in the same time; the calls of a
+    # rank that marks its steps are its program's
+    are_called = not run.edges.keys() & {process.number for process in processes}
+    is_shared = are_called and np.ptp(np.log(works)) < _SHARED * np.ptp(np.log(counts))
     if _are_steady(calls[:, doing]) and not is_shared:
         return 0, calls
     return math.ceil(len(run.usual) / counts.min()), calls

@@ -243,10 +243,12 @@ def _imbalance(finding: Finding) -> Words:
             "Spread the work of a step evenly: by its size, not by its number.",
         )
     node = f", or their node, {facts.node}, is slow" if facts.node else ""
+    several = len(finding.workers) > 1
+    takes, whose, slow = ("take", "their", "some of them are") if several else ("takes", "its", "it is")
     return Words(
-        f"{listed(finding.workers)} take {duration(finding.seconds)} a step longer than the others "
-        f"of {group} {where}. Either that is their part of the job, which may not be balanced, "
-        f"or some of them are slow{node}.",
+        f"{listed(finding.workers)} {takes} {duration(finding.seconds)} a step longer than the others "
+        f"of {group} {where}. Either that is {whose} part of the job, which may not be balanced, "
+        f"or {slow} slow{node}.",
         "If they have more to do than the others, spread the work evenly; if not, capture one of "
         "them and one of the others, and compare them.",
     )
