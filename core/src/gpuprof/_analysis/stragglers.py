@@ -747,6 +747,9 @@ def _by_role(
     halves = {count // 2, count - count // 2}
     if count < (_LEAST_ODD if count % 2 else _LEAST_RANKS):
         halves = set()
+    # a half that the record does not tell of is one only where the times have their largest gap
+    gaps = -np.diff(usual_times[order])
+    halves = {size for size in halves if 2 * gaps[size - 1] >= gaps.max()}
     of_parts = {part & all_numbers for part in parts}
     for size in sorted({*halves, *map(len, of_parts)} - {0, count}):
         columns, rest = order[:size], order[size:]
@@ -830,7 +833,7 @@ def _settled(run: Run, candidates: Sequence[Straggler], usual: Sequence[int]) ->
         nodes = {run.processes[number].node for number in suspicion.processes}
         node = nodes.pop()
         is_late = suspicion.kind == "late start"  # which says nothing about how fast its node is
-        tells = not is_late and node in slow_nodes and _tells(run, suspicion, slow_nodes[node])
+        tells = not is_late and node in slow_nodes and _tells(run, parts, slow_nodes[node])
         if not nodes and tells:
             previous = results.get(("node", (node,)))
             if previous is None or previous.excess < straggler.excess:
@@ -848,15 +851,13 @@ def _settled(run: Run, candidates: Sequence[Straggler], usual: Sequence[int]) ->
     return sorted(results.values(), key=lambda result: -result.excess)
 
 
-def _tells(run: Run, suspicion: Straggler, numbers: Sequence[int]) -> bool:
+def _tells(run: Run, parts: Sequence[set[int]], numbers: Sequence[int]) -> bool:
     """Whether a suspicion shows that the node with these processes is slow.
 
     Ranks that may have another part in the job show it only if another group is slow there, too.
     """
-    return (
-        suspicion.kind != "imbalance"
-        or len({run.processes[number].group for number in numbers}) > 1
-    )
+    may_have_another_part = any(part.issuperset(numbers) for part in parts)
+    return not may_have_another_part or len({run.processes[n].group for n in numbers}) > 1
 
 
 def _reported(candidates: Iterable[Straggler]) -> list[Straggler]:
