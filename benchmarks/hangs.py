@@ -183,7 +183,7 @@ def _ranks(cause: str) -> str:
 
 def _alone(name: str, function: str) -> Kind:
     program = _ALONE.replace("CAUSE", "#")
-    expected = [rf"Worker-0; .*\n +.*{function}.*\({{{name}}}\)"]
+    expected = [rf"Program-0; .*\n +.*{function}.*\({{{name}}}\)"]
     return Kind(program, 0, lambda _: [name], lambda _: expected)
 
 

@@ -71,7 +71,7 @@ class TestTraining:
 
     def test_components_have_their_own_names(self, trained: Path) -> None:
         """Their scopes are below them, whichever process they run in."""
-        trees = [json.loads(file.read_text()) for file in trained.rglob("Worker-0.*.json")]
+        trees = [json.loads(file.read_text()) for file in trained.rglob("Program-0.*.json")]
         scopes = {
             (component["key"], scope["key"])
             for tree in trees

@@ -42,7 +42,7 @@ def recorded(directory: Path, *words: str) -> Path:
     (directory / "job.py").write_text(JOB)
     done = run(directory, [*GPUPROF, *words, "--", sys.executable, "job.py"])
     assert 0 == done.returncode, done.stderr
-    (session,) = directory.glob("gpuprof-output/*/*/Worker-0.start-1.json")
+    (session,) = directory.glob("gpuprof-output/*/*/Program-0.start-1.json")
     return session.parent
 
 
@@ -64,7 +64,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def session(job: Path) -> dict[str, Any]:
     """What its process left."""
-    (file,) = job.glob("gpuprof-output/*/*/Worker-0.start-1.json")
+    (file,) = job.glob("gpuprof-output/*/*/Program-0.start-1.json")
     return dict(json.loads(file.read_text()))
 
 
@@ -85,7 +85,7 @@ def test_the_ledger_says_what_the_card_did(job: Path) -> None:
     """As NVML tells: its name, its memory in use and its clock."""
     import torch
 
-    (path,) = job.glob("gpuprof-output/*/*/Worker-0.start-1.ledger")
+    (path,) = job.glob("gpuprof-output/*/*/Program-0.start-1.ledger")
     ledger = reader.read(path)
     (card,) = (event for event in ledger.events if event["event"] == "card")
     assert torch.cuda.get_device_name() == card["name"]
@@ -117,7 +117,7 @@ def test_torchs_profiler_records_the_kernels_of_its_step(traced: Path) -> None:
     """The trace has the work of the card, beside ranges and operators."""
     from gpuprof_torch_profiler._read import read_tracks
 
-    (trace,) = traced.glob("gpuprof-output/*/*/Worker-0.step-5.trace.json")
+    (trace,) = traced.glob("gpuprof-output/*/*/Program-0.step-5.trace.json")
     kinds = {track.kind for track in read_tracks(str(trace))}
     assert {"ranges", "operators", "CUDA calls", "kernels"} <= kinds
 
@@ -135,6 +135,6 @@ def test_the_timeline_has_a_row_for_the_card(traced: Path) -> None:
 def test_nsys_records_the_kernels_of_its_step(tmp_path: Path) -> None:
     """`gpuprof report` has their time in the range that launched them."""
     recorded(tmp_path, *NSIGHT, "--set", "steps=[5]")
-    (report,) = tmp_path.glob("gpuprof-output/*/*/Worker-0.step-5.nsys-rep")
+    (report,) = tmp_path.glob("gpuprof-output/*/*/Program-0.step-5.nsys-rep")
     ranges = json.loads(gpuprof(tmp_path, "report", str(report), "--nvtx", "--json"))
     assert '"kernels"' in json.dumps(ranges), ranges

@@ -115,7 +115,7 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         "Ray: tasks",
         "Ray: a kill",
         "Ray: the end",
-        "Worker-0: instruments: ray is switched off here, the job goes on",
+        "Program-0: instruments: ray is switched off here, the job goes on",
     ],
 )
 def test_a_fault_is_said_once(logged: list[str], what: str) -> None:

@@ -24,7 +24,7 @@ def test_a_worker_that_fails_keeps_its_report_and_its_exit_code(tmp_path: Path) 
         tmp_path, [*GPUPROF, *NSIGHT, "--set", "steps=[1]", "--", sys.executable, "-c", code]
     )
     assert 7 == done.returncode
-    assert 1 == labels(str(reports(tmp_path)["Worker-0.step-1"]))["work"]
+    assert 1 == labels(str(reports(tmp_path)["Program-0.step-1"]))["work"]
 
 
 @pytest.mark.nsys
@@ -39,7 +39,7 @@ def test_a_worker_that_is_killed(tmp_path: Path) -> None:
     )
     assert -signal.SIGKILL == done.returncode
     assert "the window was never opened; its last step was 0" in done.stderr
-    assert ["Worker-0.step-0"] == list(reports(tmp_path))
+    assert ["Program-0.step-0"] == list(reports(tmp_path))
 
 
 LOSES_AGENT = """
@@ -66,7 +66,7 @@ def test_a_program_that_outlives_nsys_keeps_its_exit_code(tmp_path: Path, gate: 
     words = [*GPUPROF, *NSIGHT, "--set", "steps=[0,1]", "--set", f"nsight.gate={gate}"]
     done = run(tmp_path, [*words, "--", sys.executable, "-c", LOSES_AGENT])
     assert 7 == done.returncode, done.stderr
-    assert "Worker-0.step-0" in reports(tmp_path)
+    assert "Program-0.step-0" in reports(tmp_path)
 
 
 def nsys_that_does_not_start(directory: Path) -> list[str]:
@@ -111,11 +111,11 @@ def test_without_its_profiler_a_rank_runs_and_says_so_in_the_end(
     assert 7 == done.returncode
     before, after = done.stderr.split("said\n")
     reason = "nsys does not start (exit code 1): "
-    assert f"Worker-0 on {os.uname().nodename} runs without the profiler: {reason}" in before
+    assert f"Program-0 on {os.uname().nodename} runs without the profiler: {reason}" in before
     missing = re.escape(f"missing: the worker ran without the profiler: {reason}")
-    assert re.search(rf"Worker-0 lifetime .* {missing}", " ".join(after.split())), after
+    assert re.search(rf"Program-0 lifetime .* {missing}", " ".join(after.split())), after
     assert "0 of 1 report complete" in after
-    (tree,) = tmp_path.glob("gpuprof-output/*/*/Worker-0.*.json")
+    (tree,) = tmp_path.glob("gpuprof-output/*/*/Program-0.*.json")
     assert ["work"] == [node["key"] for node in json.loads(tree.read_text())["timing"]["children"]]
 
 
@@ -130,10 +130,10 @@ def test_without_a_place_for_its_files_a_rank_says_so_in_the_end(tmp_path: Path)
     )
     assert 0 == done.returncode
     assert re.search(
-        r"Worker-0 lifetime .* missing: .*/staging/.* cannot be written: .*Not a directory",
+        r"Program-0 lifetime .* missing: .*/staging/.* cannot be written: .*Not a directory",
         " ".join(done.stderr.split()),
     ), done.stderr
-    assert 1 == len(list(tmp_path.glob("gpuprof-output/*/*/Worker-0.*.json")))
+    assert 1 == len(list(tmp_path.glob("gpuprof-output/*/*/Program-0.*.json")))
 
 
 @pytest.mark.nsys
@@ -197,7 +197,7 @@ def test_a_signal_comes_once(tmp_path: Path, number: signal.Signals, to_group: b
         printed = output.read()
     assert f"[{number.value}]\n" in printed
     assert 5 == process.returncode
-    assert ["Worker-0.lifetime"] == list(reports(tmp_path))
+    assert ["Program-0.lifetime"] == list(reports(tmp_path))
 
 
 @pytest.mark.nsys
@@ -285,7 +285,7 @@ def test_a_job_that_torchrun_restarts_overwrites_nothing(tmp_path: Path) -> None
     done = run(tmp_path, [*torchrun, *wrapper])
     assert 0 == done.returncode, done.stderr
     found = {name: dict(labels(str(file))) for name, file in reports(tmp_path).items()}
-    expected = {"Worker-0.step-1": "attempt-0", "Worker-0.step-1.2": "attempt-1"}
+    expected = {"Program-0.step-1": "attempt-0", "Program-0.step-1.2": "attempt-1"}
     assert expected == {
         name: next(label for label in found[name] if label != "gate") for name in sorted(found)
     }
@@ -315,7 +315,7 @@ def test_a_rank_that_is_killed_with_its_group(tmp_path: Path) -> None:
         assert "" == output.read()  # the end of the program's output is the end of the program
     settled = "gpuprof-output/*/*/.gpuprof/*.settled"
     wait_until(lambda: list(tmp_path.glob(settled)), f"there: {settled}")
-    assert 1 == labels(str(reports(tmp_path)["Worker-0.step-0"]))["work"]
+    assert 1 == labels(str(reports(tmp_path)["Program-0.step-0"]))["work"]
 
 
 STOPPED = """
@@ -356,4 +356,4 @@ def test_a_profiler_that_is_stopped_does_not_hold_the_job(tmp_path: Path) -> Non
     assert float(longest) < 20  # 5 here, and 30 for one that waits for an answer
     said = " ".join(done.stderr.split())
     assert "missing: the profiler does not respond; the job goes on" in said
-    assert "Worker-0.step-0" in reports(tmp_path)
+    assert "Program-0.step-0" in reports(tmp_path)

@@ -100,7 +100,7 @@ def test_the_pages_commands_do_what_they_say(
     assert 0 == done.returncode, done.stderr
     found = reports(tmp_path)
     if "any program" in command:
-        assert ["Worker-0.lifetime"] == list(found)
+        assert ["Program-0.lifetime"] == list(found)
         return
     ranks = range(1 if launcher == "gpuprof" else 2)
     assert {f"Trainer-{rank}.step-{step}" for rank in ranks for step in (3, 10)} == set(found)
@@ -131,7 +131,7 @@ def test_the_manifest_knows_what_a_report_without_gpuprof_holds(tmp_path: Path) 
     files = json.loads((directory / "manifest.json").read_text())["files"]
     (entry,) = (file for file in files if file["file"].endswith(".nsys-rep"))
     expected = {
-        "group": "Worker",
+        "group": "Program",
         "rank": 0,
         "incarnation": "1",
         "window": "lifetime",
@@ -166,7 +166,7 @@ def test_the_lock_of_all_profilers_is_where_all_find_it(tmp_path: Path) -> None:
         "print(directory, os.path.realpath(os.path.join(directory, 'nvidia')))"
     )
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", code])
-    assert ["Worker-0.lifetime"] == list(reports(tmp_path)), done.stderr
+    assert ["Program-0.lifetime"] == list(reports(tmp_path)), done.stderr
     of_its_own, lock = map(Path, done.stdout.split())
     assert tempfile.gettempdir() == str(of_its_own.parent)
     assert "gpuprof-" == of_its_own.name[:8]
@@ -190,11 +190,11 @@ def test_what_killed_runs_have_left_is_removed(tmp_path: Path) -> None:
     }
     for directory, name in names.items():
         (temporary / directory).mkdir(parents=True)
-        owner = {"start": "Worker-0.start-1", "disposable": ["nsys_termination_status_*"]}
+        owner = {"start": "Program-0.start-1", "disposable": ["nsys_termination_status_*"]}
         note_owner(str(temporary / directory), owner)
         (temporary / directory / name).write_text("5")
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", ""], TMPDIR=str(temporary))
-    assert ["Worker-0.lifetime"] == list(reports(tmp_path)), done.stderr
+    assert ["Program-0.lifetime"] == list(reports(tmp_path)), done.stderr
     assert {OWNER, "a.qdstrm"} == {path.name for path in temporary.glob("gpuprof-*/*")}
 
 
@@ -215,7 +215,7 @@ def test_two_processes_of_one_rank_do_not_end_each_other(tmp_path: Path) -> None
         assert "second\n" == second.stdout
         (tmp_path / "flag").touch()
     assert 0 == first.returncode
-    assert ["Worker-0.lifetime"] == list(reports(tmp_path))
+    assert ["Program-0.lifetime"] == list(reports(tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +228,7 @@ def whole_life(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, Coun
         f"subprocess.run([sys.executable, '-c', {child!r}], check=True)"
     )
     done = run(directory, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", code])
-    return done.stdout, done.stderr, labels(str(reports(directory)["Worker-0.lifetime"]))
+    return done.stdout, done.stderr, labels(str(reports(directory)["Program-0.lifetime"]))
 
 
 @pytest.mark.nsys
@@ -238,7 +238,7 @@ def test_a_worker_that_is_profiled_for_its_whole_life_says_where(
     """A lifetime report comes at the end; a note names the process to end."""
     printed, log, _ = whole_life
     expected = (
-        f"Worker-0 is profiled for its whole life: node {os.uname().nodename}, process "
+        f"Program-0 is profiled for its whole life: node {os.uname().nodename}, process "
         f"{printed.strip()}\n"
     )
     assert 1 == log.count(expected), log
@@ -261,7 +261,7 @@ def test_reports_come_home_from_the_staging_directory(tmp_path: Path) -> None:
         "for number in range(3):\n"
         "    with gpuprof.step(number), gpuprof.timer('work'):\n"
         "        pass\n"
-        "while not glob.glob('gpuprof-output/*/*/Worker-0.step-0.nsys-rep'):\n"
+        "while not glob.glob('gpuprof-output/*/*/Program-0.step-0.nsys-rep'):\n"
         "    time.sleep(0.01)\n"
     )
     staged = [
@@ -313,7 +313,7 @@ def test_ranks_that_are_not_selected_become_the_command(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.pid == int(process.stdout.read())
-    assert ["Worker-0.start-1.json"] == [
+    assert ["Program-0.start-1.json"] == [
         file.name for file in tmp_path.glob("gpuprof-output/*/*/*.json")
     ]
 
@@ -347,7 +347,7 @@ def test_a_second_process_of_a_rank_says_that_it_is_not_profiled(tmp_path: Path)
     inner = ["env", "-u", "GPUPROF_WORKER", *GPUPROF, *NSIGHT, "--", "echo", "ran"]
     done = run(tmp_path, [*GPUPROF, *NSIGHT, "--", sys.executable, "-c", code, *inner], **variables)
     said = (
-        f"Worker-0 on {os.uname().nodename} runs without the profiler: another live "
+        f"Program-0 on {os.uname().nodename} runs without the profiler: another live "
         "process is this rank of this run\n"
     )
     assert 0 == done.returncode, done.stderr

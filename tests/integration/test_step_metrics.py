@@ -63,7 +63,7 @@ def test_a_single_process_bounds_its_steps(tmp_path: Path) -> None:
     """Its rate is that of the last step, and the ledgers' step is no later."""
     metrics = logged(tmp_path, ALONE, sys.executable)
     assert metrics.keys() == NAMES
-    assert "Worker-0" == metrics["bound_by"]
+    assert "Program-0" == metrics["bound_by"]
     assert pytest.approx(100) == metrics["tokens_per_second"] * metrics["step_seconds"]
     assert metrics["recorded_step"] <= metrics["step"]
 

@@ -57,7 +57,7 @@ def test_the_jobs_output_is_what_it_is_without_a_profiler(tmp_path: Path, gate: 
     plain = outputs(tmp_path)
     profiled = outputs(tmp_path, *GPUPROF, *NSIGHT, *STEPS, "--set", f"nsight.gate={gate}", "--")
     assert plain == profiled
-    (log,) = tmp_path.glob("gpuprof-output/*/*/Worker-0.start-1.log")
+    (log,) = tmp_path.glob("gpuprof-output/*/*/Program-0.start-1.log")
     assert "Generated:" in log.read_text()
 
 
@@ -68,7 +68,7 @@ def test_the_receipt_quotes_an_nsys_that_was_killed(tmp_path: Path) -> None:
     words = [*GPUPROF, *NSIGHT, *STEPS, "--", sys.executable, "job.py"]
     done = run(tmp_path, words, TMPDIR=str(tmp_path))
     said = " ".join(done.stderr.split())
-    log = re.escape(f"{os.uname().nodename}/Worker-0.start-1.log")
+    log = re.escape(f"{os.uname().nodename}/Program-0.start-1.log")
     quoted = rf'last lines of its log {log}: ".*Connection to (the )?Agent lost'
     assert re.search(quoted, said), said
 

@@ -152,8 +152,8 @@ def test_windows_open_at_its_steps(tmp_path: Path) -> None:
     done = run(tmp_path, command)
     assert 0 == done.returncode, done.stderr
     made = reports(tmp_path)
-    assert {"Worker-0.step-3", "Worker-0.step-5"} == set(made)
-    assert {"forward", "backward", "optimizer"} <= set(labels(made["Worker-0.step-3"]))
+    assert {"Program-0.step-3", "Program-0.step-5"} == set(made)
+    assert {"forward", "backward", "optimizer"} <= set(labels(made["Program-0.step-3"]))
 
 
 OWN = """
@@ -212,7 +212,7 @@ def test_calls_in_processes_that_the_program_starts_are_steps_there(tmp_path: Pa
     assert 0 == done.returncode, done.stderr
     assert "has marked no step" not in done.stderr
     found = [ledger.read(path) for path in tmp_path.glob("gpuprof-output/*/*/*.ledger")]
-    assert {"Forked": 5, "Served": 5, "Spawned": 5, "Worker": 0, "child": 5} == {
+    assert {"Forked": 5, "Served": 5, "Spawned": 5, "Program": 0, "child": 5} == {
         "child" if each.header["role"] == "child" else each.header["group"]: len(each.steps())
         for each in found
     }
@@ -223,7 +223,7 @@ def test_where_nobody_calls_it_all_who_did_not_are_named(tmp_path: Path) -> None
     (tmp_path / "job.py").write_text(OWN.replace("    for", "    return\n    for"))
     run(tmp_path, [*GPUPROF, "--set", "step_at=job:train", "--", sys.executable, "job.py"])
     done = run(tmp_path, [sys.executable, "-m", "gpuprof", "explain"])
-    assert "step_at: job:train was not called in Worker-0; without an edit" in done.stderr
+    assert "step_at: job:train was not called in Program-0; without an edit" in done.stderr
 
 
 PREFETCHING = """

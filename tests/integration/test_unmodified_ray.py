@@ -199,7 +199,7 @@ def test_each_actor_is_a_worker_of_its_classs_group(job: tuple[Path, str, str]) 
         # then the one with a name, and that of the second cluster
         *(f"Env-{rank}" for rank in range(5)),
         *("Child-0", "Child-1", "Parent-0", "Asynchronous-0", "Asynchronous-1"),
-        *("Tasks-0", "Worker-0", "_QueueActor-0"),
+        *("Tasks-0", "Program-0", "_QueueActor-0"),
     } == names
 
 
@@ -253,7 +253,7 @@ def test_what_the_job_ends_is_no_fault(job: tuple[Path, str, str], answer: dict[
 def test_trees_are_printed_at_the_end_of_a_cluster(job: tuple[Path, str, str]) -> None:
     """The driver's is the run's, for each of its clusters."""
     assert 2 == job[2].count("Runner (the driver) profile tree view")
-    assert "Worker-0 profile tree view" not in job[2]
+    assert "Program-0 profile tree view" not in job[2]
 
 
 @pytest.mark.nsys
@@ -262,7 +262,7 @@ def test_groups_are_renamed_merged_and_left_out(nested: tuple[Path, str]) -> Non
     files = nested[0].glob("gpuprof-output/*/*/*.ledger")
     assert {
         *("Env-0", "Env-1", "Env-2", "Trainer-0", "Scoring-0"),
-        *("Worker-0", "Worker-1"),  # the driver, and the actor that the left-out one makes
+        *("Program-0", "Worker-0"),  # the driver, and the actor that the left-out one makes
     } == {file.name.split(".")[0] for file in files}
 
 
@@ -296,7 +296,7 @@ def test_the_drivers_tree_is_no_workers(nested: tuple[Path, str]) -> None:
     assert 0 == done.returncode, done.stderr
     trees = set(json.loads(done.stdout))
     assert {"Env, 3 processes", "Runner", "Scoring", "Trainer", "Worker"} <= trees
-    assert "main_loop" not in json.loads(done.stdout)["Worker"]["children"]
+    assert "Program" not in trees
 
 
 def test_the_readmes_loop_gets_the_readmes_answer(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def job(tmp_path: Path) -> Start:
 def test_transformers_in_one_process(job: Start) -> None:
     """The user's slow callback is named, and a step is one of the Trainer's."""
     done = job("transformers_trainer.py", "callback")
-    done.check({"Worker-0"}, "Worker-0", "Sleepy.on_step_end")
+    done.check({"Program-0"}, "Program-0", "Sleepy.on_step_end")
     assert 13 == done.answer["steps"]["all"]
 
 
@@ -111,7 +111,7 @@ def test_transformers_under_torchrun(job: Start) -> None:
 def test_transformers_under_accelerate(job: Start) -> None:
     """With `gpuprof run` in front of `accelerate launch`."""
     done = job("transformers_trainer.py", "callback", launcher=ACCELERATE)
-    done.check({"Worker-0"}, "Worker-0", "Sleepy.on_step_end")
+    done.check({"Program-0"}, "Program-0", "Sleepy.on_step_end")
 
 
 def test_fsdp_under_torchrun(job: Start) -> None:
@@ -133,7 +133,7 @@ def test_lightning_on_two_processes(job: Start) -> None:
 def test_trl_grpo(job: Start) -> None:
     """The user's slow reward function is named, as TRL calls it, and each sample is recorded."""
     done = job("trl_grpo.py")
-    done.check({"Worker-0"}, "Worker-0", "GRPOTrainer.score")
+    done.check({"Program-0"}, "Program-0", "GRPOTrainer.score")
     samples = reading.read(done.run).samples
     counts = {name: samples.count(name) for name in samples.names}
     assert {"generate": 48, "reward": 48, "trained": 48} == counts
@@ -152,7 +152,7 @@ def test_rllib_ppo(job: Start) -> None:
     """An iteration is a step, and the slow environment's runner is named."""
     done = job("rllib.py", "ppo")
     workers = {f"SingleAgentEnvRunner-{rank}" for rank in range(2)}
-    done.check(workers | {"Worker-0"}, "SingleAgentEnvRunner-1", "SingleAgentEnvRunner.sample")
+    done.check(workers | {"Program-0"}, "SingleAgentEnvRunner-1", "SingleAgentEnvRunner.sample")
     assert 14 == done.answer["steps"]["all"]
 
 
@@ -171,7 +171,7 @@ def test_rllib_asynchronous(job: Start, algorithm: str) -> None:
 def test_ray_train(job: Start) -> None:
     """Steps are those of the optimizer in the workers, of which rank 1 has a slow loader."""
     done = job("ray_train.py")
-    workers = {"RayTrainWorker-0", "RayTrainWorker-1", "TrainController-0", "Worker-0"}
+    workers = {"RayTrainProgram-0", "RayTrainWorker-1", "TrainController-0", "Worker-0"}
     done.check(workers, "RayTrainWorker-1", "DataLoader.next")
 
 
@@ -180,5 +180,5 @@ def test_ray_tune(job: Start) -> None:
     done = job("tune.py")
     expected, actual = done.results
     assert expected == actual
-    assert {"trial-0", "trial-1", "Worker-0"} == done.workers
+    assert {"trial-0", "trial-1", "Program-0"} == done.workers
     assert "see tune.py:16: trial-1 is there while in no scope" == done.answer["helps"]

@@ -397,6 +397,16 @@ def test_a_fresh_job_is_answered_with_what_it_is_worth(number: int, whom: str) -
                      id="half-of-a-pool"),
         pytest.param("fresh", 9512, 67, "late start: Trainer-4 in (before its first scope)",
                      id="late-on-a-node-that-is-hardly-slower"),
+        pytest.param("usual", 9801, 5, "only this rank: Rank-0 in log_metrics",
+                     id="stages-that-follow-each-other-do-not-meet"),
+        pytest.param("usual", 9801, 84, "recurring: Rank-0 in save_checkpoint",
+                     id="two-of-many-ranks-meet-unseen"),
+        pytest.param("usual", 9911, 22, "node: node-0 in backward",
+                     id="a-node-and-another-rank-are-half-of-the-ranks"),
+        pytest.param("usual", 9801, 13, "drift: Rank-7 in backward",
+                     id="the-node-is-a-stage-with-more-to-do"),
+        pytest.param("usual", 9913, 84, "rank: Worker-2 in compute",
+                     id="mostly-the-slowest-where-work-varies"),
     ],
 )  # fmt: skip
 def test_a_drawn_job_is_answered_rightly(suite: str, seed: int, number: int, words: str) -> None:
@@ -404,6 +414,22 @@ def test_a_drawn_job_is_answered_rightly(suite: str, seed: int, number: int, wor
     made = drawn(seed, number, suite=suite)
     found = judged(made, explained(made))
     assert ("right", words) == (found.said, found.words)
+
+
+@pytest.mark.parametrize(
+    ("suite", "seed", "number"),
+    [
+        pytest.param("usual", 9911, 72, id="end-stages-with-half-as-many-exchanges"),
+        pytest.param("fresh", 9912, 55, id="a-small-part-beside-a-worker-that-always-works"),
+        pytest.param("fresh", 9912, 67, id="others-work-between-the-drivers-steps"),
+    ],
+)
+def test_nobody_is_accused_where_a_wait_may_look_like_work(
+    suite: str, seed: int, number: int
+) -> None:
+    """Their ledgers lack who waits for whom."""
+    made = drawn(seed, number, suite=suite)
+    assert judged(made, explained(made)).said in ("abstained", "nobody")
 
 
 @pytest.mark.parametrize(("seed", "number"), [(9402, 75), (9402, 221), (9405, 181)])

@@ -83,6 +83,28 @@ def test_what_bounds_equal_ranks_accuses_none_of_them(tmp_path: Path) -> None:
     assert "1. Env (2 workers) bound the run in sample: 80 ms a step" in text(found)
 
 
+def test_what_equally_long_work_would_save_is_said(tmp_path: Path) -> None:
+    """Work varies, and all wait for whoever has most of it: a different rank in each step."""
+    random = np.random.default_rng(3)
+    ranks, now, evenly = [SimulatedLedger(f"Env-{rank}") for rank in range(8)], 0, 0
+    for number in range(40):
+        took = (50 * MS * random.lognormal(0, 0.5, len(ranks))).astype(int).tolist()
+        end, evenly = now + max(took), evenly + sum(took) // len(took)
+        for ledger, work in zip(ranks, took, strict=True):
+            ledger.step(number, now, end)
+            ledger.span("sample", now, now + work)
+            ledger.span("all_reduce", now + work, end, waits_for="barrier", meets=[f"{number}"])
+        now = end
+    found = explain(reading.read(write_run(tmp_path / "run", ranks)))
+    assert found.bottleneck is not None
+    less = found.bottleneck.facts.even
+    assert pytest.approx(1 - evenly / now, abs=0.02) == less
+    assert "take turns at being the last" in " ".join(text(found).split())
+    assert f"if its ranks took equally long there, the run would take {less:.0%} less" in (
+        helps(found).replace(" %", "%")
+    )
+
+
 def test_what_if_is_what_removal_saves(tmp_path: Path) -> None:
     """Beside the same run without the cause."""
     slow = answer(tmp_path / "slow", Job("slow rank", seed=3, ranks=4))

@@ -70,7 +70,7 @@ def stuck(directory: Path, how: str) -> Iterator[tuple[Path, int]]:
     (directory / "train.py").write_text(PROGRAM)
     with started(directory, [*GPUPROF, "--", sys.executable, "train.py", how]) as (process, _):
         (run,) = directory.glob("gpuprof-output/*")
-        wait_until(lambda: list(run.glob("*/Worker-0.start-1.json")), "the session has its file")
+        wait_until(lambda: list(run.glob("*/Program-0.start-1.json")), "the session has its file")
         try:
             yield run, process.pid
         finally:
@@ -112,7 +112,7 @@ def test_a_child_that_computes_is_counted(tmp_path: Path) -> None:
     with stuck(tmp_path, "child") as (run, _):
         wait_until(lambda: stacks(run)["waits"], "its child has begun")
         sentences = stacks(run)["waits"]
-    assert ["Worker-0 has 1 child process that is not recorded, and computes"] == sentences
+    assert ["Program-0 has 1 child process that is not recorded, and computes"] == sentences
 
 
 def test_a_suspended_task_is_shown(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_stopped_process_is_named(tmp_path: Path) -> None:
         wait_until(lambda: sampled(run) == ["twice"], "sampled")
         os.kill(pid, signal.SIGSTOP)
         done = CliRunner().invoke(main, ["stacks", str(run), "--again", "0"])
-    assert (1, True) == (done.exit_code, f"Worker-0 (process {pid} on" in done.output)
+    assert (1, True) == (done.exit_code, f"Program-0 (process {pid} on" in done.output)
     sentence = r"is stopped, by SIGSTOP or a debugger; its last record is \d+ s old, in twice at "
     assert re.search(rf"{sentence}train\.py:{line}\n", done.output), done.output
 
@@ -156,7 +156,7 @@ def sampled(run: Path) -> list[str]:
 def test_ranks_without_a_file_are_named(tmp_path: Path) -> None:
     """Their nodes do not share the directory, so they cannot be asked."""
     with stuck(tmp_path, "lock") as (run, _):
-        record_rank(str(run), "Worker", 0, 3)
+        record_rank(str(run), "Program", 0, 3)
         done = CliRunner().invoke(main, ["stacks", str(run), "--again", "0"])
     assert "ranks 1,2 were not asked: " in done.output
 

@@ -65,8 +65,8 @@ def test_the_whole_life_of_a_program_that_never_uses_gpuprof(
     done = gpuprof_run(tmp_path, "--", sys.executable, *words, backend="journal", PYTHONPATH=path)
     of_three_processes = "own\n" * 3
     assert (0, f"{of_three_processes}{path}\n") == (done.returncode, done.stdout), done.stderr
-    assert "Worker-0: 1 of 1 report complete" in done.stderr
-    (report,) = tmp_path.glob("gpuprof-output/*/*/Worker-0.lifetime.txt")
+    assert "Program-0: 1 of 1 report complete" in done.stderr
+    (report,) = tmp_path.glob("gpuprof-output/*/*/Program-0.lifetime.txt")
     assert '["journal"]' == report.read_text()
 
 
@@ -143,7 +143,7 @@ def test_a_rank_with_a_process_in_front_prints_its_tree_once(
     install(LOSES_EXIT_CODES, journal="Journal")
     (tmp_path / "script.py").write_text(USES_GPUPROF)
     done = gpuprof_run(tmp_path, "--", sys.executable, "script.py", backend="journal")
-    assert 1 == done.stderr.count("Worker-0 profile tree view"), done.stderr
+    assert 1 == done.stderr.count("Program-0 profile tree view"), done.stderr
 
 
 @pytest.mark.parametrize("end", ["os._exit(5)", "os.abort()", "os.kill(os.getpid(), 9)"])
@@ -155,7 +155,7 @@ def test_a_lost_exit_code_is_not_zero_and_the_receipt_tells(
     (tmp_path / "script.py").write_text(f"import os\n{end}")
     done = gpuprof_run(tmp_path, "--", sys.executable, "script.py", backend="journal")
     assert os.EX_SOFTWARE == done.returncode, done.stderr
-    assert "fault: Worker-0: the exit code is unknown: the program was killed" in done.stderr
+    assert "fault: Program-0: the exit code is unknown: the program was killed" in done.stderr
 
 
 def test_the_receipt_has_the_exit_code_of_a_command_that_failed(
@@ -165,7 +165,7 @@ def test_the_receipt_has_the_exit_code_of_a_command_that_failed(
     install(SOURCE, journal="Journal")
     done = gpuprof_run(tmp_path, "--", sys.executable, "nowhere.py", backend="journal")
     assert 2 == done.returncode
-    assert "fault: Worker-0: the command ended with exit code 2" in done.stderr
+    assert "fault: Program-0: the command ended with exit code 2" in done.stderr
 
 
 def test_a_rank_without_a_launcher_is_not_taken_in_silence(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_overrides_may_stand_before_the_command(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "print('ran')"]
     done = gpuprof_run(tmp_path, "worker_groups=[Other]", "steps=[1]", "--", *command)
     assert "ran\n" == done.stdout
-    assert "Worker-0: not profiled: " in done.stderr
+    assert "Program-0: not profiled: " in done.stderr
 
 
 def test_variables_of_another_system_are_not_ignored_silently(tmp_path: Path) -> None:
@@ -323,5 +323,5 @@ def test_an_integration_needs_no_configuration(tmp_path: Path) -> None:
         timeout=DEADLINE,
         check=False,
     )
-    (tree,) = tmp_path.glob("gpuprof-output/*/*/Worker-0.start-1.json")
+    (tree,) = tmp_path.glob("gpuprof-output/*/*/Program-0.start-1.json")
     assert f"gpuprof explain {tree.parents[1]}" in done.stderr

@@ -760,32 +760,40 @@ def _more_faults(record: Record, number: int) -> float:
 
 
 def another_part(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
+    """Ranks that are slow or have another part in the job, which may be spread evenly."""
+    for straggler, suspect in _parts_or_slow(record):
+        group, place = straggler.group, straggler.place
+        places = stragglers.common_places(record.run, group) if place == ALL else [place]
+        yield attrs.evolve(suspect, activities=_of_group(record, group, places))
+
+
+def alone_in_their_part(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """The same, where the others would gain nothing from more to do."""
+    known = {tuple(finding.workers) for finding in findings}
+    for _, suspect in _parts_or_slow(record):
+        if tuple(suspect.finding.workers) not in known:
+            yield suspect
+
+
+def _parts_or_slow(record: Record) -> Iterator[tuple[Straggler, Suspect]]:
     """Ranks that are slow or have another part in the job: the record does not tell which."""
     run = record.run
     for straggler in record.stragglers:
         if straggler.kind == "imbalance":
-            group, place = straggler.group, straggler.place
-            places = stragglers.common_places(run, group) if place == ALL else [place]
             suspect = _slow(record, straggler, "imbalance")
             nodes = {run.processes[number].node for number in straggler.processes}
-            other_nodes = {process.node for process in run.groups[group]} - nodes
+            other_nodes = {process.node for process in run.groups[straggler.group]} - nodes
             node = nodes.pop() if len(nodes) == 1 and other_nodes else ""
-            ranks = _to_capture(record, group, {run.processes[straggler.processes[0]].rank})
-            yield attrs.evolve(
-                suspect,
-                finding=attrs.evolve(
-                    suspect.finding,
-                    worker="",
-                    workers=sorted(straggler.names, key=lambda name: (len(name), name)),
-                    others_waited=0.0,
-                    facts=Facts(
-                        node=node,
-                        ranks=ranks,
-                        steps=suspect.finding.facts.steps,
-                    ),
-                ),
-                activities=_of_group(record, group, places),
+            rank = run.processes[straggler.processes[0]].rank
+            ranks = _to_capture(record, straggler.group, {rank})
+            finding = attrs.evolve(
+                suspect.finding,
+                worker="",
+                workers=sorted(straggler.names, key=lambda name: (len(name), name)),
+                others_waited=0.0,
+                facts=Facts(node=node, ranks=ranks, steps=suspect.finding.facts.steps),
             )
+            yield straggler, attrs.evolve(suspect, finding=finding)
 
 
 def by_turns(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
@@ -1166,7 +1174,9 @@ def _bottlenecks(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         scope=record.name(place, number),
         facts=Facts(processes=len({run.processes[number].rank for number, _ in activities})),
     )
-    yield Suspect(finding=finding, activities=activities)
+    # steps of ranks that do not wait for each other overlap, and have more seconds than the run
+    share = sum(by_rank.values()) * record.in_steps
+    yield Suspect(finding=attrs.evolve(finding, share=share), activities=activities)
 
 
 # Which activities: those of a server
@@ -1470,6 +1480,7 @@ CAUSES: Sequence[Cause] = (
     Cause(slow("late start"), sooner, 0.02, "lasting", blind=True),
     Cause(slow("drift"), peers_median, 0.02, "large", blind=True),
     Cause(another_part, groups_mean, 0.02, "hint", blind=True),
+    Cause(alone_in_their_part, peers_median, _LARGE, "hint"),
     Cause(on_path("driver", _is_driver), between_steps_only, 0.1, "lasting"),
     Cause(on_path("data", _is_data), but_for_a_processor, 0.05, "lasting"),
     Cause(on_path("data", _loads_itself), nothing, 0.1, "hint"),

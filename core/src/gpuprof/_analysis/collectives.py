@@ -51,8 +51,8 @@ _CONVERGE = 0.8
 _AFTER = 0.95
 """Share of the calls of one process group in which all ranks must end after the last one begins."""
 _MOSTLY_AFTER = 0.5
-"""The same of any ranks. Nobody leaves a collective before all are in it, but clocks of nodes differ.
-A stage of a pipeline that follows another one ends shortly after it."""
+"""The same of any ranks: clocks of nodes differ, but nobody leaves a collective before all are in
+it. A stage of a pipeline that follows another one ends shortly after it."""
 _FOLLOWS = 0.5
 """How much later the calls have to end for each second that the last rank begins later: 1 if the
 ranks wait for that rank, 0 if something else ends their wait."""

@@ -46,6 +46,9 @@ _LEAST_RANKS = 4
 _TWO_KINDS = 4.0
 """Standard deviations by which the means of two kinds of times must differ. If ranks differ evenly,
 those of their longer and their shorter half differ by three and a half."""
+_NO_TURNS = 1e-5
+"""The probability that one of the ranks is the slowest so often by chance, below which they do not
+take turns."""
 _BY_TURNS = 1.4
 """Twice the largest share of the steps in which one rank may be the slowest, if ranks are slow by
 turns."""
@@ -290,8 +293,8 @@ def _steps_of_a_call(
         return 0, calls
     counts = calls.sum(axis=0)[doing]
     works = own_time(run, place, ranks)[run.usual].sum(axis=0)[doing].clip(1)
-    # where whoever is free gets the next call, some make more calls in the same time; the calls of a
-    # rank that marks its steps are its program's
+    # where whoever is free gets the next call, some make more calls in the same time; a rank that
+    # marks its steps makes those of its program
     are_called = not run.edges.keys() & {process.number for process in processes}
     is_shared = are_called and np.ptp(np.log(works)) < _SHARED * np.ptp(np.log(counts))
     if _are_steady(calls[:, doing]) and not is_shared:
@@ -824,16 +827,16 @@ def _settled(run: Run, candidates: Sequence[Straggler], usual: Sequence[int]) ->
         and not any(part.issuperset(candidate.processes) for part in parts)
     ]
     suspicions = _reported([candidate for candidate in candidates if candidate.kind != "node"])
-    slow_nodes = _slow_nodes(
-        run, usual, [name for candidate in candidates for name in candidate.names]
-    )
+    slow_nodes = _slow_nodes(run, usual, candidates)
     results: dict[tuple[str, tuple[str, ...]], Straggler] = {}
     for suspicion in suspicions:
         straggler = located(run, suspicion, usual)
         nodes = {run.processes[number].node for number in suspicion.processes}
         node = nodes.pop()
         is_late = suspicion.kind == "late start"  # which says nothing about how fast its node is
-        tells = not is_late and node in slow_nodes and _tells(run, parts, slow_nodes[node])
+        tells = (
+            not is_late and node in slow_nodes and _tells(run, suspicion, parts, slow_nodes[node])
+        )
         if not nodes and tells:
             previous = results.get(("node", (node,)))
             if previous is None or previous.excess < straggler.excess:
@@ -851,13 +854,20 @@ def _settled(run: Run, candidates: Sequence[Straggler], usual: Sequence[int]) ->
     return sorted(results.values(), key=lambda result: -result.excess)
 
 
-def _tells(run: Run, parts: Sequence[set[int]], numbers: Sequence[int]) -> bool:
+def _tells(
+    run: Run, suspicion: Straggler, parts: Sequence[set[int]], numbers: Sequence[int]
+) -> bool:
     """Whether a suspicion shows that the node with these processes is slow.
 
-    Ranks that may have another part in the job show it only if another group is slow there, too.
+    Ranks that may have another part in the job show it only if another group is slow there, too,
+    or if all of them are slow at one place.
     """
+    if len({run.processes[number].group for number in numbers}) > 1:
+        return True
+    if suspicion.kind == "imbalance":
+        return False
     may_have_another_part = any(part.issuperset(numbers) for part in parts)
-    return not may_have_another_part or len({run.processes[n].group for n in numbers}) > 1
+    return not may_have_another_part or set(numbers) <= set(suspicion.processes)
 
 
 def _reported(candidates: Iterable[Straggler]) -> list[Straggler]:
@@ -888,7 +898,8 @@ def _are_alike(one: Straggler, other: Straggler) -> bool:
     """Whether two suspicions are about the same slowness of some worker."""
     kinds, places = {one.kind, other.kind}, {one.place, other.place}
     apart = "imbalance" in kinds and len(kinds) > 1 and len(places) > 1 and ALL not in places
-    return not apart and not set(one.names).isdisjoint(other.names)
+    shared = len(set(one.names).intersection(other.names))
+    return not apart and 2 * shared > min(len(one.names), len(other.names))
 
 
 def _best(candidates: Sequence[Straggler]) -> Straggler:
@@ -956,13 +967,16 @@ def _work_ratios(run: Run, node: str, usual: Sequence[int]) -> dict[tuple[str, s
 
 
 def _slow_nodes(
-    run: Run, usual: Sequence[int], suspects: Sequence[str]
+    run: Run, usual: Sequence[int], candidates: Sequence[Straggler]
 ) -> dict[str, tuple[int, ...]]:
-    """The nodes on which every worker is slower than its peers elsewhere, with their processes."""
+    """The nodes on which every worker is slower than its peers elsewhere, with their processes.
+
+    All of them are as much slower, or several groups as a whole, each for itself.
+    """
     nodes = {process.node for process in run.processes}
     if len(nodes) < 2:
         return {}
-    names = set(suspects)
+    names = set(chain.from_iterable(candidate.names for candidate in candidates))
     slow = {}
     for node in sorted(nodes):
         processes = [p for members_ in run.groups.values() for p in members_ if p.node == node]
@@ -972,7 +986,9 @@ def _slow_nodes(
         if len(ratios) < 2:
             continue
         excess = np.array(list(ratios.values())) - 1
-        if excess.min() > 0 and excess.min() >= _ALIKE * excess.mean():
+        groups = {c.group for c in candidates if c.kind == "node" and c.names == (node,)}
+        alike = excess.min() >= _ALIKE * excess.mean()
+        if excess.min() > 0 and (alike or len(groups) > 1):
             slow[node] = tuple(process.number for process in processes)
     return slow
 
@@ -1008,7 +1024,8 @@ def imbalanced(run: Run, group: str, place: int) -> bool:
         if not _are_steady(np.where(present, calls[run.usual][:, doing], 1)):
             return False
     slowest = times.argmax(axis=1)
-    if 2 * np.bincount(slowest).max() > _BY_TURNS * steps:
+    most = int(np.bincount(slowest).max())
+    if 2 * most > _BY_TURNS * steps or count * odds.tail(most, steps, 1 / count) < _NO_TURNS:
         return False
     logs = np.log(np.where(present, times, np.nan))
     if count < _MANY_RANKS:

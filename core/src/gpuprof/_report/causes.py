@@ -244,11 +244,13 @@ def _imbalance(finding: Finding) -> Words:
         )
     node = f", or their node, {facts.node}, is slow" if facts.node else ""
     several = len(finding.workers) > 1
-    takes, whose, slow = ("take", "their", "some of them are") if several else ("takes", "its", "it is")
+    takes, whose, slow = (
+        ("take", "their", "some of them are") if several else ("takes", "its", "it is")
+    )
     return Words(
-        f"{listed(finding.workers)} {takes} {duration(finding.seconds)} a step longer than the others "
-        f"of {group} {where}. Either that is {whose} part of the job, which may not be balanced, "
-        f"or {slow} slow{node}.",
+        f"{listed(finding.workers)} {takes} {duration(finding.seconds)} a step longer than the "
+        f"others of {group} {where}. Either that is {whose} part of the job, which may not be "
+        f"balanced, or {slow} slow{node}.",
         "If they have more to do than the others, spread the work evenly; if not, capture one of "
         "them and one of the others, and compare them.",
     )
@@ -385,8 +387,8 @@ def _bottleneck(finding: Finding) -> Words:
     bounds, nobody = ("bound", " No rank stands out.") if several else ("bounds", "")
     if finding.facts.even >= LEAST_EVEN:
         nobody = (
-            " Its ranks take turns at being the last: if they took equally long, the run would take "
-            f"{percentage(finding.facts.even)} less."
+            " Its ranks take turns at being the last: if they took equally long, the run would "
+            f"take {percentage(finding.facts.even)} less."
         )
     return Words(
         f"{_who(finding)} {bounds} the run in {finding.scope}: {duration(finding.seconds)} a step, "
