@@ -285,7 +285,7 @@ def test_a_job_that_torchrun_restarts_overwrites_nothing(tmp_path: Path) -> None
     done = run(tmp_path, [*torchrun, *wrapper])
     assert 0 == done.returncode, done.stderr
     found = {name: dict(labels(str(file))) for name, file in reports(tmp_path).items()}
-    expected = {"Program-0.step-1": "attempt-0", "Program-0.step-1.2": "attempt-1"}
+    expected = {"Worker-0.step-1": "attempt-0", "Worker-0.step-1.2": "attempt-1"}
     assert expected == {
         name: next(label for label in found[name] if label != "gate") for name in sorted(found)
     }

@@ -261,7 +261,7 @@ def test_reports_come_home_from_the_staging_directory(tmp_path: Path) -> None:
         "for number in range(3):\n"
         "    with gpuprof.step(number), gpuprof.timer('work'):\n"
         "        pass\n"
-        "while not glob.glob('gpuprof-output/*/*/Program-0.step-0.nsys-rep'):\n"
+        "while not glob.glob('gpuprof-output/*/*/Worker-0.step-0.nsys-rep'):\n"
         "    time.sleep(0.01)\n"
     )
     staged = [

@@ -351,7 +351,9 @@ def find(record: Record, unknown: Unknown, table: Sequence[Cause]) -> list[Findi
         if not unknown or cause.blind:
             suspects = list(cause.select(record, findings))
             findings += _worth_it(record, cause, suspects, unknown)
-    return sorted(findings, key=lambda finding: -_worth(finding))
+    # what happened once may never again
+    once = {("pauses", 1), ("once", 1)}
+    return sorted(findings, key=lambda f: -_worth(f) / (1 + ((f.cause, f.steps) in once)))
 
 
 def bottleneck(record: Record, unknown: Unknown, findings: Sequence[Finding]) -> Finding | None:
