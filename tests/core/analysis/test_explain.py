@@ -815,7 +815,7 @@ def test_ranks_that_may_have_more_to_do_are_not_said_to_be_slow(
     assert ("imbalance", "", "hint") == (finding.cause, finding.worker, finding.grade)
     assert {f"Rank-{rank}" for rank in heavy} == set(finding.workers)
     assert pytest.approx(0.28 * (1 - len(heavy) / ranks), abs=0.01) == finding.saves
-    assert "Either that is their part of the job" in words(finding).says
+    assert "part of the job, which may not be balanced" in words(finding).says
 
 
 def test_a_pair_that_is_no_stage_is_slow(tmp_path: Path) -> None:

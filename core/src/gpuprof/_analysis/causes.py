@@ -651,17 +651,22 @@ def _wait_for_devices(record: Record, numbers: Sequence[int]) -> bool:
 def _may_not_matter(record: Record, straggler: Straggler) -> bool:
     """Whether a straggler, of whom no path tells, may be one because of a wait, or hold up nobody.
 
-    A rank that takes longer at one place and as much less elsewhere may wait there for the others.
-    One that works for half the time at most holds up nobody if another worker always works.
+    A rank that takes longer at one place and as much less elsewhere may wait there for the others,
+    if these are never seen to wait for it. One that works for half the time at most holds up nobody
+    if another worker always works.
     """
     run = record.run
     work = run.work(run.processes)[record.usual]
-    mine = np.array(straggler.processes)
-    peers = [process.number for process in run.groups[straggler.group]]
-    others = np.setdiff1d(peers, mine)
-    if straggler.place >= 0 and len(others):
-        longer = work[:, mine].mean(axis=1) - np.median(work[:, others], axis=1)
-        if float(np.median(longer)) < _MOST_OF_IT * straggler.excess:
+    peers = np.array([process.number for process in run.groups[straggler.group]])
+    is_slow = np.isin(peers, straggler.processes)
+    mine, others = peers[is_slow], peers[~is_slow]
+    is_scope = straggler.place >= 0 and run.places[straggler.place].waits_for is None
+    if is_scope and len(others):
+        durations = np.array([run.steps[position].duration for position in record.usual])
+        usual_work = np.median(work[:, others], axis=1)
+        longer = float(np.median(work[:, mine].mean(axis=1) - usual_work))
+        idle = float(np.median(durations - usual_work))
+        if max(longer, idle) < _MOST_OF_IT * straggler.excess:
             return True
     busy = work.mean(axis=0) / record.mean
     elsewhere = np.setdiff1d(np.arange(len(busy)), peers)
@@ -1177,8 +1182,8 @@ def _bottlenecks(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         facts=Facts(processes=len({run.processes[number].rank for number, _ in activities})),
     )
     # steps of ranks that do not wait for each other overlap, and have more seconds than the run
-    share = sum(by_rank.values()) * record.in_steps
-    yield Suspect(finding=attrs.evolve(finding, share=share), activities=activities)
+    of_run = sum(by_rank.values()) * record.in_steps
+    yield Suspect(finding=attrs.evolve(finding, share=of_run), activities=activities)
 
 
 # Which activities: those of a server
