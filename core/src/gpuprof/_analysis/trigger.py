@@ -29,12 +29,13 @@ _WORTH_ALL_ALONG = 0.15
 _LASTING = 2e9
 """Nanoseconds for which a rank must have been slow: one that lacked a processor for a moment will
 be as fast as the others before a profiler looks."""
-_LATEST = (32, 24, 16)
+_LATEST = (32, 24, 20, 16, 12)
 """How many of the last steps `gpuprof explain`'s test is about, or those of `_LASTING` if there are
 more. Few show sooner that a rank became slow, more that it is slow by less."""
-_BY_CHANCE = 1e-6
+_BY_CHANCE = 1e-5
 """The corrected probability of chance below which a rank is slow. With a look every second, chance
-gets there once in ten days at most, even if each look were about other steps."""
+gets there once a day at most, even if each look were about other steps; the rank must also be the
+slowest in most steps, by much."""
 _STEADY = 3.0
 """By how many of its standard deviations a rank must be slower than a single other one, in the
 median step; with more ranks, by so many divided by their number. On a busy machine either of two

@@ -29,6 +29,8 @@ _INTERVAL = 1.0
 _MOST_OF_A_CORE = 0.02
 """The share of one core that looking may take. In large runs, looks are rarer. On a busy machine
 they are not: what counts is the time on a processor, not the time until there was one."""
+_NICE = 5
+"""With the lowest priority it gets nothing on a busy machine, and a slow rank goes unseen."""
 _COOLDOWN = 60.0
 """Seconds after a capture in which no step counts. They are slower: reports are written."""
 _ALIVE = 0.2
@@ -43,7 +45,7 @@ def main(directory: str, pid: int) -> None:
         pid: the process with which to end.
     """
     threading.Thread(target=_end_with, args=(pid, process_start(pid)), daemon=True).start()
-    os.nice(19)
+    os.nice(_NICE)
     with open(os.path.join(directory, ".companion"), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
