@@ -652,8 +652,8 @@ def _may_not_matter(record: Record, straggler: Straggler) -> bool:
     """Whether a straggler, of whom no path tells, may be one because of a wait, or hold up nobody.
 
     A rank that takes longer at one place and as much less elsewhere may wait there for the others,
-    if these are never seen to wait for it. One that works for half the time at most holds up nobody
-    if another worker always works.
+    if these are never seen to wait for it. One that idles for longer than it is slower holds up
+    nobody if another worker always works.
     """
     run = record.run
     work = run.work(run.processes)[record.usual]
@@ -670,7 +670,8 @@ def _may_not_matter(record: Record, straggler: Straggler) -> bool:
             return True
     busy = work.mean(axis=0) / record.mean
     elsewhere = np.setdiff1d(np.arange(len(busy)), peers)
-    return bool(busy[mine].max() <= 0.5 and (busy[elsewhere] >= _ALWAYS).any())
+    idles = 1 - busy[mine].max() >= straggler.excess / record.mean
+    return bool(idles and (busy[elsewhere] >= _ALWAYS).any())
 
 
 def slow(kind: stragglers.Kind) -> Callable[[Record, Sequence[Finding]], Iterator[Suspect]]:
