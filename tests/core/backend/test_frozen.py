@@ -76,13 +76,13 @@ def test_it_records(backend: str, tmp_path: Path) -> None:
 
     ran = run("run", "--config", "job.yaml", "--", sys.executable, "worker.py")
     assert 0 == ran.returncode, ran.stderr
-    assert "Worker-0: 2 of 2 reports complete" in ran.stderr
+    assert "Program-0: 2 of 2 reports complete" in ran.stderr
     contents = {
         path.name: json.loads(path.read_text())
         for path in tmp_path.glob("gpuprof-output/*/*/*.frozen.json")
     }
     assert {
-        f"Worker-0.step-{step}.frozen.json": ["a title", "Worker-0", [[f"train-{step}", False]]]
+        f"Program-0.step-{step}.frozen.json": ["a title", "Program-0", [[f"train-{step}", False]]]
         for step in (1, 3)
     } == contents
     (directory,) = tmp_path.glob("gpuprof-output/*")

@@ -22,5 +22,17 @@ def test_an_actor_ends_as_its_owner_did(
         b"actor": _exits._Exit(ACTOR, over=True, intended=False),
     }
     monkeypatch.setattr(_exits, "_exits", lambda nodes: exits)
-    monkeypatch.setattr(_exits, "_dead_owners", lambda: {b"actor": b"owner"})
+    monkeypatch.setattr(_exits, "_actors", lambda: _exits._Actors({b"actor": b"owner"}))
     assert expected == _exits._ended_by_job(MagicMock(), {OWNER, ACTOR})
+
+
+def test_an_actor_whose_process_ended_may_not_be_dead_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray records the end of the process first, and only then that its owner had crashed."""
+    exits = {
+        b"owner": _exits._Exit(OWNER, over=True, intended=False),
+        b"actor": _exits._Exit(ACTOR, over=True, intended=True),
+    }
+    looks = iter([_exits._Actors(alive={b"actor"}), _exits._Actors({b"actor": b"owner"})])
+    monkeypatch.setattr(_exits, "_exits", lambda nodes: exits)
+    monkeypatch.setattr(_exits, "_actors", lambda: next(looks))
+    assert set() == _exits._ended_by_job(MagicMock(), {OWNER, ACTOR})

@@ -39,19 +39,35 @@ class _Exit:
     intended: bool
 
 
-def _ended_by_job(nodes: Nodes, processes: set[tuple[str, int]]) -> set[Process]:
-    def look(_: object = None) -> tuple[dict[bytes, _Exit], dict[bytes, bytes]]:
-        return _exits(nodes), _dead_owners()
+@attrs.frozen
+class _Actors:
+    """Ids of workers.
 
-    def is_missing(result: tuple[dict[bytes, _Exit], dict[bytes, bytes]]) -> bool:
-        """Whether Ray has yet to record the end of a process, or of the owner it ended with."""
-        exits, owners = result
-        dead = set(owners.values())
+    Args:
+        owners: the owner of each actor that Ray ended because its owner had died.
+        alive: those of actors that have not ended, as far as Ray knows.
+    """
+
+    owners: dict[bytes, bytes] = attrs.field(factory=dict)
+    alive: set[bytes] = attrs.field(factory=set)
+
+
+def _ended_by_job(nodes: Nodes, processes: set[tuple[str, int]]) -> set[Process]:
+    def look(_: object = None) -> tuple[dict[bytes, _Exit], _Actors]:
+        return _exits(nodes), _actors()
+
+    def is_missing(result: tuple[dict[bytes, _Exit], _Actors]) -> bool:
+        """Whether Ray has yet to record the end of a process, its actor, or that one's owner."""
+        exits, actors = result
+        dead = set(actors.owners.values())
         return any(
-            not e.over and (e.process in processes or worker in dead) for worker, e in exits.items()
+            (e.process in processes and (not e.over or worker in actors.alive))
+            or (worker in dead and not e.over)
+            for worker, e in exits.items()
         )
 
-    exits, owners = close.wait(look(), look, is_missing, _PATIENCE, pause=0.1)
+    exits, actors = close.wait(look(), look, is_missing, _PATIENCE, pause=0.1)
+    owners = actors.owners
 
     def by_job(worker: bytes) -> bool:
         # if the owner died, its end decides: on a busy machine Ray may call this end an error
@@ -82,16 +98,17 @@ def _exits(nodes: Nodes) -> dict[bytes, _Exit]:
     return exits
 
 
-def _dead_owners() -> dict[bytes, bytes]:
-    """By worker id, the owner of each actor that Ray ended because its owner had died."""
+def _actors() -> _Actors:
     from ray._private.state import state
     from ray.core.generated.common_pb2 import ActorDiedErrorContext
     from ray.core.generated.gcs_pb2 import ActorTableData
 
-    owners = {}
+    actors = _Actors()
     for entry in state._connect_and_get_accessor().get_actor_table(None, None):
         actor = ActorTableData.FromString(entry)
+        if actor.state == ActorTableData.ALIVE:
+            actors.alive.add(actor.address.worker_id)
         death = actor.death_cause.actor_died_error_context
         if death.reason == ActorDiedErrorContext.OWNER_DIED:
-            owners[actor.address.worker_id] = actor.owner_address.worker_id
-    return owners
+            actors.owners[actor.address.worker_id] = actor.owner_address.worker_id
+    return actors
