@@ -368,9 +368,10 @@ def bottleneck(record: Record, unknown: Unknown, findings: Sequence[Finding]) ->
     if found is None or found.facts.processes < 2 or record.lack:
         return found
     processes = [record.run.processes[number] for number, _ in suspects[0].activities]
-    times, _ = _times_and_mean(record, suspects[0].activities[0][1], processes)
-    last = np.bincount(times[record.usual].argmax(axis=1))
-    if 2 * last.max() > len(record.usual):  # one of them may well be slow
+    times = _times_and_mean(record, suspects[0].activities[0][1], processes)[0][record.usual]
+    last = np.bincount(times.argmax(axis=1))
+    # one of them may well be slow; of a group whose ranks stay away, nobody knows the mean
+    if 2 * last.max() > len(times) or not times.all():
         return found
     even = record.saves(groups_mean(record, suspects[0]))
     return attrs.evolve(found, facts=attrs.evolve(found.facts, even=even))

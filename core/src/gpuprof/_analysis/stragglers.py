@@ -46,6 +46,9 @@ _LEAST_RANKS = 4
 _TWO_KINDS = 4.0
 """Standard deviations by which the means of two kinds of times must differ. If ranks differ evenly,
 those of their longer and their shorter half differ by three and a half."""
+_DIFFERS = 0.05
+"""By how much ranks must differ at a place for it to tell about their nodes: where all take as
+long, they may wait for each other."""
 _NO_TURNS = 1e-5
 """The probability that one of the ranks is the slowest so often by chance, below which they do not
 take turns."""
@@ -495,14 +498,22 @@ def _doing(times: Floats) -> NDArray[np.int64]:
     return np.flatnonzero((times > 0).mean(axis=0) > 0.5)
 
 
-def shared_work(run: Run, group: str) -> Floats:
-    """Nanoseconds of work in the places that all ranks of a group have, by step and rank."""
+def shared_work(run: Run, group: str, differs: float = 0.0) -> Floats:
+    """Nanoseconds of work in the places that all ranks of a group have, by step and rank.
+
+    Args:
+        differs: by how much ranks must differ at a place, relative to their median, for it to
+            count.
+    """
     ranks = list(members(run, group).values())
     total = np.zeros((len(run.steps), len(ranks)))
     for place in common_places(run, group):
         if place == OUTSIDE and not works_outside(run, (p.number for p in run.groups[group])):
             continue  # some ranks may wait there
         times = pace(run, place, ranks)
+        usual_times = np.median(times[run.usual], axis=0)
+        if np.ptp(usual_times) < differs * np.median(usual_times):
+            continue
         if len(_doing(times[run.usual])) == len(ranks):
             total += times
     return total
@@ -958,7 +969,8 @@ def _work_ratios(run: Run, node: str, usual: Sequence[int]) -> dict[tuple[str, s
         mine = {name: rank for name, rank in workers.items() if rank[0].node == node}
         if not peers or not mine:
             continue
-        mean = dict(zip(workers, shared_work(run, group)[usual].mean(axis=0), strict=True))
+        work = shared_work(run, group, _DIFFERS)[usual].mean(axis=0)
+        mean = dict(zip(workers, work, strict=True))
         median = float(np.median([mean[name] for name in workers if name not in mine]))
         for name in mine:
             if median > 0:
