@@ -807,25 +807,41 @@ def _drifting(
         return None
     quarter = max(1, steps // 4)
     column = int((rows[-quarter:].mean(axis=0) - rows[:quarter].mean(axis=0)).argmax())
-    ratios = rows / of_others(rows).clip(1)
-    ratio, quarters = ratios[:, column], (slice(quarter), slice(-quarter, None))
+    ratio = (rows / of_others(rows).clip(1))[:, [column]]
+    quarters = slice(quarter), slice(-quarter, None)
     first, last = (float(np.median(ratio[part])) for part in quarters)
-    ranks = np.argsort(np.argsort(ratios, axis=0, kind="stable"), axis=0, kind="stable")
-    centred, at = ranks - (steps - 1) / 2, np.arange(steps) - (steps - 1) / 2
-    rising = at @ centred / (at @ at)
-    if last < _DRIFT * first or rising[column] < (_RISING if count > 2 else _RISING_OF_TWO):
+    rising = float(_rising(ratio)[0])
+    if last < _DRIFT * first or rising < (_RISING if count > 2 else _RISING_OF_TWO):
         return None
     # chance alone makes these 1 on average, if steps do not resemble those before them
-    trends = np.arctanh(rising.clip(-_ALMOST, _ALMOST)) * math.sqrt(max(1, steps - 3))
-    of_peers = np.delete(trends, column) if count > 2 else np.zeros(1)
+    of_peers = np.zeros(1)
+    if count > 2:  # beside each other: beside the one that gets slower, they get faster
+        peers = np.delete(rows, column, axis=1)
+        of_peers = _trends(_rising(peers / of_others(peers).clip(1)), steps)
     usual_trend = max(1.0, math.sqrt(float((of_peers**2).mean())))
-    chance = count * math.erfc(float(trends[column]) / usual_trend / math.sqrt(2)) / 2
+    trend = float(_trends(np.array(rising), steps))
+    chance = count * math.erfc(trend / usual_trend / math.sqrt(2)) / 2
     own, rest = times[:, column], np.delete(times, column, axis=1)
     most = rest.max(axis=1)
     return Straggler(
         "drift", group, (names[column],), processes[column], place, int((own > most).sum()),
         len(times), min(1.0, chance), own, np.median(rest, axis=1), most,
     )  # fmt: skip
+
+
+def _rising(ratios: Floats) -> Floats:
+    """Spearman's correlation of each column with the number of the step."""
+    steps = len(ratios)
+    ranks = np.argsort(np.argsort(ratios, axis=0, kind="stable"), axis=0, kind="stable")
+    at = np.arange(steps) - (steps - 1) / 2
+    rising: Floats = at @ (ranks - (steps - 1) / 2) / (at @ at)
+    return rising
+
+
+def _trends(rising: Floats, steps: int) -> Floats:
+    """The correlations in standard deviations, by Fisher's transformation."""
+    trends: Floats = np.arctanh(rising.clip(-_ALMOST, _ALMOST)) * math.sqrt(max(1, steps - 3))
+    return trends
 
 
 def _settled(run: Run, candidates: Sequence[Straggler], usual: Sequence[int]) -> list[Straggler]:

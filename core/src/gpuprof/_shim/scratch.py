@@ -221,10 +221,25 @@ def end_tool(directory: str, at_once: bool = False) -> None:
         (signal.SIGTERM, 5.0),
         (signal.SIGKILL, 1.0),
     ):
-        if number is not None:
-            for pid in tool_processes(directory):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-        deadline = time.monotonic() + patience
-        while any(tool_processes(directory)) and time.monotonic() < deadline:
+        deadline, told = time.monotonic() + patience, set[int]()
+        while left := _remaining(directory):
+            if number is not None:
+                for pid in left - told:  # a second SIGTERM may end in another way
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, number)
+            told |= left
+            if time.monotonic() > deadline:
+                break
             time.sleep(0.02)
+
+
+def _remaining(directory: str) -> set[int]:
+    """The ids of a tool's processes, also of one that is just being executed.
+
+    Such a process shows no environment for a moment.
+    """
+    for _ in range(2):
+        if processes := set(tool_processes(directory)):
+            return processes
+        time.sleep(0.02)
+    return set()
