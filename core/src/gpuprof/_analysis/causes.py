@@ -402,8 +402,9 @@ def _worth_it(
 def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) -> Finding:
     """What a suspect is worth, and how sure that is."""
     tells = not unknown or (unknown == "unexplained" and _is_the_unexplained(record, suspect))
-    if cause.instead is None or not tells:
-        grade: Grade = "named" if cause.grade == "named" else "hint"
+    nothing_to_replay = not suspect.activities and suspect.saves is None and not suspect.clocks
+    if cause.instead is None or not tells or nothing_to_replay:
+        grade: Grade = "named" if cause.grade == "named" and not suspect.doubtful else "hint"
         return attrs.evolve(suspect.finding, grade=grade)
     factors = cause.instead(record, suspect)
     saves = suspect.saves
@@ -545,7 +546,7 @@ def peers_median(record: Record, suspect: Suspect) -> Factors:
                     at_once[process.number, place] = _ratios(together, own)
     typical = np.divide(median_sum, own_sum, out=np.ones(len(own_sum)), where=own_sum > 0)
     factors |= dict.fromkeys(alone, typical)
-    both = [_by_step(factors), _by_step(factors | at_once)]
+    both = [_by_step(_within_steps(record, those)) for those in (factors, factors | at_once)]
     return max(both, key=record.saves) if at_once else both[0]
 
 
@@ -594,7 +595,7 @@ def usual(record: Record, suspect: Suspect) -> Factors:
     for number, place in suspect.activities:
         own = record.run.matrix("own", place, [record.run.processes[number]])[:, 0]
         factors[number, place] = (1 - suspect.excess[number, place] / own.clip(1)).clip(0)
-    return _by_step(factors)
+    return _by_step(_within_steps(record, factors))
 
 
 def in_steps(record: Record, suspect: Suspect) -> Factors:
@@ -622,6 +623,19 @@ def _outside(record: Record, process: int, step: int) -> int:
     """Nanoseconds that the path of a step spends in a process outside of all its scopes."""
     path = record.stretches(step)
     return sum(p.duration for p in path if p.process == process and p.place == OUTSIDE)
+
+
+def _within_steps(record: Record, factors: Mapping[Activity, Floats]) -> dict[Activity, Floats]:
+    """The factors for time in steps, as factors for that time and what lies before it.
+
+    Outside of all scopes, a stretch may begin long before its step.
+    """
+    return {
+        activity: 1 - (1 - values) * (1 - record.before_steps(*activity).clip(0, 1))
+        if activity[1] == OUTSIDE
+        else values
+        for activity, values in factors.items()
+    }
 
 
 def _by_step(factors: Mapping[Activity, Floats]) -> Factors:
@@ -892,16 +906,29 @@ def collections(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     """The garbage collector's pauses in all processes. They are recorded, not guessed."""
     run = record.run
     rows = run.sums[(run.sums["collecting"] > 0) & ~run.waiting_places[run.sums["place"]]]
-    rows = rows[np.isin(rows["step"], record.usual)]
-    pause_times = np.bincount(rows["process"], rows["collecting"], len(run.processes))
-    worst = int(pause_times.argmax())
+    places = [*np.unique(rows["place"]).tolist()]
+    by_place = {place: run.matrix("collecting", place, run.processes) for place in places}
+    outside = np.zeros((len(run.steps), len(run.processes)))
+    for group, members in run.groups.items():
+        if stragglers.outside(run, group):  # else it may wait there for the next call
+            numbers = [process.number for process in members]
+            outside[:, numbers] = run.matrix("collecting", OUTSIDE, members)
+    by_place[OUTSIDE] = outside
+    usual_times = {place: times[record.usual] for place, times in by_place.items()}
+    pause_times = sum(times.sum(axis=0) for times in usual_times.values())
+    worst = int(np.argmax(pause_times))
     if pause_times[worst] < _LEAST_SHARE * record.mean * len(record.usual):
         return
-    sums = np.bincount(rows["place"], rows["collecting"] * (rows["process"] == worst))
-    activities = dict.fromkeys(zip(rows["process"].tolist(), rows["place"].tolist(), strict=True))
+    activities = [
+        (number, place)
+        for place, times in usual_times.items()
+        for number in np.flatnonzero(times.any(axis=0)).tolist()
+    ]
     processes = sorted(
         {number for number, _ in activities}, key=lambda number: -pause_times[number]
     )
+    most = max(usual_times, key=lambda place: float(usual_times[place][:, worst].sum()))
+    in_steps = np.any([times.any(axis=1) for times in usual_times.values()], axis=0)
     yield Suspect(
         finding=_finding(
             record,
@@ -910,15 +937,12 @@ def collections(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
             worker=run.processes[worst].name,
             workers=[run.processes[number].name for number in processes],
             group=run.processes[worst].group,
-            scope=record.name(int(sums.argmax())),
-            steps=len(np.unique(rows["step"])),
+            scope=record.name(most),
+            steps=int(in_steps.sum()),
             facts=Facts(processes=len(processes)),
         ),
-        activities=list(activities),
-        excess={
-            (number, place): run.matrix("collecting", place, [run.processes[number]])[:, 0]
-            for number, place in activities
-        },
+        activities=activities,
+        excess={(number, place): by_place[place][:, number] for number, place in activities},
         parts=[functools.partial(_is_of, worst)],
     )
 
@@ -1356,6 +1380,10 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         saves=1 - record.in_steps,
         facts=Facts(inside=record.name(place) if works else ""),
     )
+    # where a lone process is in its steps for less than half of the time, they may be parts of one
+    if run.driver is None and len(run.edges) == 1 and record.in_steps < 0.5:
+        yield Suspect(finding=attrs.evolve(finding, saves=None), doubtful=True)
+        return
     saves = None if activities else finding.saves
     yield Suspect(finding=finding, activities=activities, saves=saves)
 
@@ -1481,7 +1509,7 @@ def _finding(record: Record, cost: float, a_step: int = 0, **about: Any) -> Find
 
 
 CAUSES: Sequence[Cause] = (
-    Cause(collections, usual, _LEAST_SHARE, "large"),
+    Cause(collections, usual, _LEAST_SHARE, "large", blind=True),
     Cause(starved, usual, _LEAST_SHARE, "large", blind=True),
     Cause(interpreter, usual, _LEAST_SHARE, "large", blind=True),
     Cause(slow("rank"), peers_median, 0.02, "lasting", blind=True, together=True),

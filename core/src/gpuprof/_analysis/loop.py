@@ -126,7 +126,7 @@ class Loop:
         if place == OUTSIDE:
             between = ends - starts - between
         before = np.zeros(len(run.steps))
-        before[np.searchsorted([step.start for step in run.steps], ends)] = between
+        before[_followed(run) + 1] = between
         shares: Floats = before / (before + within).clip(1)
         return shares
 
@@ -159,11 +159,17 @@ class Loop:
 
 def _gaps(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The starts and ends of the gaps between adjacent steps that both count."""
-    usual = np.array(run.usual, np.int64)
-    before = usual[:-1][np.diff(usual) == 1]
+    before = _followed(run)
     starts = np.array([run.steps[position].end for position in before], np.int64)
     ends = np.array([run.steps[position + 1].start for position in before], np.int64)
     return starts, np.maximum(starts, ends)
+
+
+def _followed(run: Run) -> NDArray[np.int64]:
+    """The positions of the steps that count and are followed by another one that does."""
+    usual = np.array(run.usual, np.int64)
+    followed: NDArray[np.int64] = usual[:-1][np.diff(usual) == 1]
+    return followed
 
 
 def _only(steps: Iterable[int], factors: Factors) -> Factors:

@@ -465,14 +465,19 @@ class Run:
     def matrix(self, column: str, place: int, processes: Sequence[Process]) -> Floats:
         """A column of `sums` at one place, by step (rows) and the given processes (columns).
 
-        `OUTSIDE` has ``own`` nanoseconds, and a call in each step.
+        `OUTSIDE` has ``own`` nanoseconds, a call in each step, and those of them in which the
+        process was ``collecting`` garbage.
         """
         if place == OUTSIDE:
             numbers = [process.number for process in processes]
             own = (self.lengths - self.tracked)[:, numbers].clip(0)
-            return {"own": own, "calls": (self.lengths[:, numbers] > 0).astype(float)}.get(
-                column, np.zeros(own.shape)
-            )
+            if column == "own":
+                return own
+            if column == "calls":
+                return (self.lengths[:, numbers] > 0).astype(float)
+            if column == "collecting":
+                return np.minimum(own, self._collecting_outside[:, numbers])
+            return np.zeros(own.shape)
         rows = self._of_place.get(place)
         values = np.zeros((len(self.steps), len(processes)))
         if rows is None:
@@ -483,6 +488,18 @@ class Run:
         mask = columns >= 0
         values[rows["step"][mask], columns[mask]] = rows[column][mask]
         return values
+
+    @functools.cached_property
+    def _collecting_outside(self) -> Floats:
+        """Nanoseconds in which each process collected garbage in no scope, by step."""
+        times = np.zeros((len(self.steps), len(self.processes)))
+        for process in self.processes:
+            if len(process.ledger.collections):
+                times[:, process.number] = collected(process, *self.step_edges(process))
+        inside = self.sums["step"].astype(np.int64) * len(self.processes) + self.sums["process"]
+        sums = np.bincount(inside, self.sums["collecting"], times.size).reshape(times.shape)
+        outside: Floats = (times - sums).clip(0)
+        return outside
 
     def work(self, processes: Sequence[Process]) -> Floats:
         """Nanoseconds of work in scopes, by step and process: in a scope that does not wait.

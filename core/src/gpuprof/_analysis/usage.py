@@ -200,7 +200,7 @@ def waited_more(run: Run, process: Process, steps: Sequence[int]) -> float:
     """
     ledger, track = process.ledger, working_track(process.ledger)
     threads = ledger.threads[ledger.threads["track"] == track]
-    return _counted_more(run, process, threads, "ready", steps)
+    return _counted_more(run, process, threads, "ready", steps, of_time=True)
 
 
 def faulted_more(run: Run, process: Process, steps: Sequence[int]) -> float:
@@ -209,22 +209,37 @@ def faulted_more(run: Run, process: Process, steps: Sequence[int]) -> float:
 
 
 def _counted_more(
-    run: Run, process: Process, rows: NDArray[np.void], column: str, steps: Sequence[int]
+    run: Run,
+    process: Process,
+    rows: NDArray[np.void],
+    column: str,
+    steps: Sequence[int],
+    of_time: bool = False,
 ) -> float:
+    """How much more than usual a column has grown between the readings around some steps.
+
+    Args:
+        of_time: whether it counts nanoseconds: then no more than the steps have there. A reading
+            may be far from the step, as in the seconds before the loop.
+    """
     if len(rows) < 2:
         return 0.0
     times, counts = np.diff(rows["time"]), np.diff(rows[column])
     offset = process.ledger.offset
     starts, ends = (edges[list(steps)] - offset for edges in run.step_edges(process))
-    around = np.zeros(len(times), bool)
-    for first, last in zip(
+    around, within = np.zeros(len(times), bool), np.zeros(len(times))
+    for first, last, start, end in zip(
         np.searchsorted(rows["time"][1:], starts, "right"),
         np.searchsorted(rows["time"][:-1], ends),
+        starts,
+        ends,
         strict=True,
     ):
         around[first:last] = True
-    usual = float(np.median(counts / times.clip(1)))
-    return float((counts - usual * times)[around].sum())
+        before, after = rows["time"][first:last], rows["time"][first + 1 : last + 1]
+        within[first:last] += np.minimum(after, end) - np.maximum(before, start)
+    more = counts - float(np.median(counts / times.clip(1))) * times
+    return float((np.minimum(more, within) if of_time else more)[around].sum())
 
 
 def busy(usages: Iterable[Usage]) -> float:

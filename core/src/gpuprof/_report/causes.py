@@ -400,9 +400,15 @@ def _bottleneck(finding: Finding) -> Words:
 def _between_steps(finding: Finding) -> Words:
     inside, whose = finding.facts.inside, finding.worker if finding.workers else "the ranks"
     where = f", most of it {finding.worker} in {inside}" if inside else ""
+    says = f"{percentage(finding.share)} of the run lies between steps: "
+    says += f"{duration(finding.seconds)} after each{where}."
+    if finding.saves is None:
+        return Words(
+            f"{says} What is marked may be only a part of a step.",
+            "Name the function that makes a whole step: gpuprof run --set step_at=MODULE:FUNCTION.",
+        )
     return Words(
-        f"{percentage(finding.share)} of the run lies between steps: {duration(finding.seconds)} "
-        f"after each{where}.",
+        says,
         "Move it into a worker, or let it run while the next step does."
         if inside
         else f'See what {whose} do there: put it into gpuprof.timer("…").',
@@ -528,7 +534,8 @@ def _in_all(finding: Finding) -> str:
 
 
 def _chance(finding: Finding) -> str:
-    return " It may be chance." if finding.grade == "hint" else ""
+    """That it may be chance: a strict period is not."""
+    return " It may be chance." if finding.grade == "hint" and not finding.facts.every else ""
 
 
 _AS_FAST = "if {workers} were as fast as {their} group's median"
