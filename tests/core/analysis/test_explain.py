@@ -724,7 +724,7 @@ def test_two_slow_scopes_that_wait_for_each_other_are_one_cause(tmp_path: Path) 
     ("handed", "advice"),
     [
         (60, "handing over what was waited for takes 60 % of a step, most in ray.get"),
-        (30, "make act of A-0 faster: 70 % of a step"),
+        (30, "make act of A-0 faster: it takes 70 % of a step"),
     ],
 )
 def test_what_a_step_spends_on_handing_over_is_said(
@@ -1415,7 +1415,7 @@ def test_what_only_sleeps_is_not_to_be_made_faster(tmp_path: Path) -> None:
     found = explain(reading.read(write_run(tmp_path, [driver, worker])))
     assert None is found.bottleneck
     assert helps(found) == (
-        "no rank stands out; see what Engine-0 awaits in asyncio.sleep: 88 % of a step"
+        "no rank stands out; see what Engine-0 awaits in asyncio.sleep: it takes 88 % of a step"
     )
 
 

@@ -104,6 +104,8 @@ _MOSTLY = 0.8
 than its peers."""
 _LEAST_SECONDS = 8
 """Seconds of the loop that this takes to tell."""
+_OVERLAP = 0.05
+"""Share of their time for which workers may be at a place at once and still take turns."""
 _ALWAYS = 0.9
 """Share of the steps from which a worker counts as always at work."""
 _LEAST_RUNNING = 0.05
@@ -195,6 +197,7 @@ class Facts:
         rare: whether its place occurs in these steps only.
         took: seconds that its step took, if it has only one.
         even: share of the run that would be saved if the group's ranks took equally long.
+        at_once: the same if they worked at once, if they work one after the other.
         queued: share of their time that calls wait in a queue, and seconds per call.
         busy: share of the steps in which a server works.
         event_loop: whether a server runs several calls in an event loop.
@@ -224,6 +227,7 @@ class Facts:
     rare: bool = False
     took: float = 0.0
     even: float = 0.0
+    at_once: float = 0.0
     queued: tuple[float, float] = (0.0, 0.0)
     busy: float = 0.0
     event_loop: bool = False
@@ -365,16 +369,39 @@ def bottleneck(record: Record, unknown: Unknown, findings: Sequence[Finding]) ->
         return None
     suspects = list(_bottlenecks(record, findings))
     found = next(_worth_it(record, _LAST, suspects, unknown), None)
-    if found is None or found.facts.processes < 2 or record.lack:
+    if found is None or found.facts.processes < 2:
         return found
     processes = [record.run.processes[number] for number, _ in suspects[0].activities]
-    times = _times_and_mean(record, suspects[0].activities[0][1], processes)[0][record.usual]
+    place = suspects[0].activities[0][1]
+    times = _times_and_mean(record, place, processes)[0][record.usual]
+    if place != OUTSIDE and _take_turns(record.run, place, processes):
+        at_once = float((times.sum(axis=1) - times.max(axis=1)).sum()) / record.loop
+        return attrs.evolve(found, facts=attrs.evolve(found.facts, at_once=at_once))
+    if record.lack:
+        return found
     last = np.bincount(times.argmax(axis=1))
     # one of them may well be slow; of a group whose ranks stay away, nobody knows the mean
     if 2 * last.max() > len(times) or not times.all():
         return found
     even = record.saves(groups_mean(record, suspects[0]))
     return attrs.evolve(found, facts=attrs.evolve(found.facts, even=even))
+
+
+def _take_turns(run: Run, place: int, processes: Sequence[Process]) -> bool:
+    """Whether hardly ever two of some processes are at a place at once."""
+    first, last = run.steps[run.usual[0]].start, run.steps[run.usual[-1]].end
+    parts = [np.zeros((0, 2))]
+    for process in processes:
+        spans, offset = process.ledger.spans, process.ledger.offset
+        mine = spans[(process.places == place)[spans["place"]]]
+        edges = np.stack([mine["start"], mine["end"]], axis=1) + offset
+        parts.append(edges[(edges[:, 1] > first) & (edges[:, 0] < last)])
+    edges = np.concatenate(parts)
+    edges = edges[np.argsort(edges[:, 0], kind="stable")]
+    in_all = float((edges[:, 1] - edges[:, 0]).sum())
+    until = np.maximum.accumulate(edges[:, 1])
+    overlaps = (np.minimum(until[:-1], edges[1:, 1]) - edges[1:, 0]).clip(0)
+    return bool(in_all) and float(overlaps.sum()) <= _OVERLAP * in_all
 
 
 def _worth(finding: Finding) -> float:
@@ -1184,8 +1211,8 @@ def _bottlenecks(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     shares: dict[tuple[str, int], dict[int, float]] = {}
     for (number, place, kind), share in record.shares.items():
         # a thread may run as long as the job beside the work; nobody can sleep faster
-        is_scope = place >= 0 and not run.places[place].name.endswith((THREAD, SLEEP))
-        if kind == "work" and is_scope and not record.is_open((number, place, kind)):
+        is_work = place == OUTSIDE or not run.places[place].name.endswith((THREAD, SLEEP))
+        if kind == "work" and is_work and not record.is_open((number, place, kind)):
             by_rank = shares.setdefault((run.processes[number].group, place), {})
             by_rank[number] = by_rank.get(number, 0.0) + float(share.mean())
     if not shares:
@@ -1205,7 +1232,8 @@ def _bottlenecks(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         workers=sorted({run.processes[number].name for number, _ in activities}),
         group=group,
         scope=record.name(place, number),
-        facts=Facts(processes=len({run.processes[number].rank for number, _ in activities})),
+        # children that run tasks share a rank
+        facts=Facts(processes=len({run.processes[number].name for number, _ in activities})),
     )
     # steps of ranks that do not wait for each other overlap, and have more seconds than the run
     of_run = sum(by_rank.values()) * record.in_steps
@@ -1534,4 +1562,4 @@ CAUSES: Sequence[Cause] = (
     Cause(leaks, None, 0.0, "named", blind=True),
 )
 """The causes to look for, in this order: later ones skip what earlier ones have found."""
-_LAST = Cause(_bottlenecks, but_for_a_processor, _BOTTLENECK, "hint")
+_LAST = Cause(_bottlenecks, nothing, _BOTTLENECK, "hint")

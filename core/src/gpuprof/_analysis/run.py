@@ -362,10 +362,13 @@ class Run:
 
         Of those that mark steps, and of those that are in one call nearly all the time: nobody
         calls them meanwhile. A thread that runs, or is ready to, does not wait there for what
-        nobody recorded. Processes of which that is not known are left out.
+        nobody recorded, and a process that is alone has nobody to wait for. Processes of which that
+        is not known are left out.
         """
         marking = self.edges.keys() if self.driver is None else {self.driver}
         numbers = {*marking, *self.in_one_call}
+        if len(self.processes) == 1:
+            return frozenset(numbers)
         return frozenset(number for number in numbers if self._runs(self.processes[number]))
 
     @functools.cached_property
@@ -470,13 +473,14 @@ class Run:
         """
         if place == OUTSIDE:
             numbers = [process.number for process in processes]
-            own = (self.lengths - self.tracked)[:, numbers].clip(0)
+            own: Floats = (self.lengths - self.tracked)[:, numbers].clip(0)
             if column == "own":
                 return own
             if column == "calls":
                 return (self.lengths[:, numbers] > 0).astype(float)
             if column == "collecting":
-                return np.minimum(own, self._collecting_outside[:, numbers])
+                collecting: Floats = np.minimum(own, self._collecting_outside[:, numbers])
+                return collecting
             return np.zeros(own.shape)
         rows = self._of_place.get(place)
         values = np.zeros((len(self.steps), len(processes)))

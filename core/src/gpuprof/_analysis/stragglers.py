@@ -415,6 +415,8 @@ def _of_group(
     if len({rank[0].rank for rank in ranks}) > 1:
         delays = _delays(run, ranks, call_times)[usual]
         late = _tested(delays, "late start", group, names, numbers, BEFORE, least)
+        if late is not None and not _begin_alike(run, ranks, late):
+            late = None
     suspicions = [
         suspicion
         for suspicion in (*suspicions, late)
@@ -561,6 +563,30 @@ def _delays(run: Run, ranks: Sequence[Sequence[Process]], call_times: _Called) -
                 since = np.maximum(begins, call_times.before(process, first))
                 delays[:, column] += np.where(inside, first - since, 0)
     return delays
+
+
+def _begin_alike(run: Run, ranks: Sequence[Sequence[Process]], late: Straggler) -> bool:
+    """Whether late ranks begin their steps at the same place as most of the others.
+
+    Of stages that wait for each other, the first one begins with its work, later than others begin
+    to wait for it.
+    """
+    firsts: dict[int, list[int]] = {}
+    for rank in ranks:
+        place, start = rows_of(rank[0])[:2]
+        begins, ends = run.step_edges(rank[0])
+        order = np.argsort(start, kind="stable")
+        at = np.searchsorted(start[order], begins)
+        inside = at < len(order)
+        inside[inside] &= start[order[at[inside]]] < ends[inside]
+        if inside.any():
+            first = int(np.bincount(place[order[at[inside]]]).argmax())
+            firsts.setdefault(first, []).append(rank[0].number)
+    usual = max(firsts.values(), key=len, default=[])
+    mine = set(late.processes)
+    others = [number for numbers in firsts.values() for number in numbers if number not in mine]
+    alike = [number for number in usual if number not in mine]
+    return bool(mine & set(usual)) and 2 * len(alike) >= len(others)
 
 
 class _Called:

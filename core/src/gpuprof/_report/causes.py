@@ -390,10 +390,19 @@ def _bottleneck(finding: Finding) -> Words:
             " Its ranks take turns at being the last: if they took equally long, the run would "
             f"take {percentage(finding.facts.even)} less."
         )
+    action = f"Make {finding.scope} faster, give it to more processes, or run it while others work."
+    if finding.facts.at_once >= LEAST_EVEN:
+        nobody = (
+            " Its workers take turns: if they worked at once, the run would take "
+            f"{percentage(finding.facts.at_once)} less at most."
+        )
+        action = f"Call them all before you wait for the first one, or make {finding.scope} faster."
+    if finding.scope in _NO_SCOPES:
+        action = 'Make it faster, or see which part takes long: put parts into gpuprof.timer("…").'
     return Words(
-        f"{_who(finding)} {bounds} the run in {finding.scope}: {duration(finding.seconds)} a step, "
+        f"{_who(finding)} {bounds} the run {_where(finding)}: {duration(finding.seconds)} a step, "
         f"{percentage(finding.share)} of the run.{nobody}",
-        f"Make {finding.scope} faster, give it to more processes, or run it while others work.",
+        action,
     )
 
 

@@ -64,6 +64,11 @@ _LEAST_PART = 0.01
 between calls."""
 _LEAST_HANDOVER = 0.1
 """Share of a step above which handing over results gets a sentence."""
+_LEAST_BESIDE = 0.5
+"""How long a scope that works must take, relative to what is only awaited, to be the one to look
+at."""
+_LEAST_LACK = 0.2
+"""Share of the time that processes must wait for a processor for more of them to be the advice."""
 _LEAST_OF_LINE = 0.5
 """Share of a time above which one line of code is named as the one to look at."""
 _LEAST_LEAD = 0.2
@@ -233,12 +238,15 @@ def helps(answer: Explanation) -> str:
         if answer.steps["counted"] >= LEAST_STEPS
         else f"{answer.steps['counted']} steps are too few to name a rank"
     )
-    if waited := busy(answer.processes):
+    waited = busy(answer.processes)
+    if waited >= _LEAST_LACK:
         advice = "more processors or fewer processes"
         return f"{nobody}; {advice}: they waited {percentage(waited)} of the time for a processor"
     handovers = [share for share in answer.shares if share.kind == "handover"]
     work = [share for share in answer.shares if share.kind == "work"] or answer.shares
-    largest = _largest_place(work)
+    largest = _largest_place([share for share in work if share.scope not in SUSPENDED])
+    if _sum(largest) < _LEAST_BESIDE * _sum(_largest_place(work)):
+        largest = _largest_place(work)  # which takes as long as whatever is awaited
     if _sum(handovers) >= max(_LEAST_HANDOVER, _sum(largest)):  # nobody can receive twice as fast
         return (
             f"{nobody}; handing over what was waited for takes {percentage(_sum(handovers))} of a "
@@ -248,13 +256,21 @@ def helps(answer: Explanation) -> str:
     share = percentage(_sum(largest))
     who, _ = _who(answer, largest)
     scope = largest[0].scope
-    faster = f"{nobody}; make {scope} of {who} faster: {share} of a step"
+    what = f"{scope} of {who}"
+    if scope.startswith(f"{largest[0].group}."):  # a method of an actor
+        what = scope
+    elif scope.startswith("("):
+        what = f"what {who} does {_without_brackets(scope)}"
+    faster = f"{nobody}; make {what} faster: it takes {share} of a step"
     bottleneck = answer.bottleneck
     if bottleneck and bottleneck.facts.even >= LEAST_EVEN and bottleneck.scope == scope:
         even = percentage(bottleneck.facts.even)
         faster += f"; if its ranks took equally long there, the run would take {even} less"
+    elif bottleneck and bottleneck.facts.at_once >= LEAST_EVEN and bottleneck.scope == scope:
+        less = percentage(bottleneck.facts.at_once)
+        faster += f"; if its workers worked at once, the run would take {less} less at most"
     if scope in SUSPENDED:  # which takes as long as whatever is awaited
-        faster = f"{nobody}; see what {who} awaits in {scope}: {share} of a step"
+        faster = f"{nobody}; see what {who} awaits in {scope}: it takes {share} of a step"
     lead = _lead(answer, _LEAST_LEAD)
     return f"{faster}; {lead}" if lead else faster
 
@@ -346,7 +362,7 @@ def _largest_place(shares: Iterable[Share]) -> list[Share]:
     by_place: dict[tuple[str, str], list[Share]] = {}
     for share in shares:
         by_place.setdefault((share.group, share.scope), []).append(share)
-    return max(by_place.values(), key=_sum)
+    return max(by_place.values(), key=_sum, default=[])
 
 
 def _who(answer: Explanation, shares: Sequence[Share]) -> tuple[str, Sequence[Share]]:
