@@ -377,7 +377,8 @@ def bottleneck(record: Record, unknown: Unknown, findings: Sequence[Finding]) ->
     if place != OUTSIDE and _take_turns(record.run, place, processes):
         at_once = float((times.sum(axis=1) - times.max(axis=1)).sum()) / record.loop
         return attrs.evolve(found, facts=attrs.evolve(found.facts, at_once=at_once))
-    if record.lack:
+    ranks = list(stragglers.members(record.run, found.group).values())
+    if record.lack or not stragglers.is_steady(record.run, place, ranks):
         return found
     last = np.bincount(times.argmax(axis=1))
     # one of them may well be slow; of a group whose ranks stay away, nobody knows the mean

@@ -1012,6 +1012,8 @@ def _work_ratios(run: Run, node: str, usual: Sequence[int]) -> dict[tuple[str, s
         if not peers or not mine:
             continue
         work = shared_work(run, group, _DIFFERS)[usual].mean(axis=0)
+        if not work.any():  # then its ranks are as fast on all nodes
+            work = shared_work(run, group)[usual].mean(axis=0)
         mean = dict(zip(workers, work, strict=True))
         median = float(np.median([mean[name] for name in workers if name not in mine]))
         for name in mine:
