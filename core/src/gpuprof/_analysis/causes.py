@@ -121,8 +121,10 @@ _FAR_STEPS = 50
 the first minute, as a cache, may not go on."""
 SYNC_NAMES = re.compile(
     r"(?<!a)sync|weight|broadcast|all_?(reduce|gather|to_?all)|reduce_?scatter|barrier"
+    r"|^ray\.serialize$"
 )
-"""Names of scopes that synchronise. "async" does not count, as in `asyncio.sleep`."""
+"""Names of scopes that synchronise or hand over results. "async" does not count, as in
+`asyncio.sleep`."""
 
 
 class Record(Loop):

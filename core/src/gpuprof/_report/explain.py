@@ -253,6 +253,10 @@ def helps(answer: Explanation) -> str:
             f"step, most in {_largest_place(handovers)[0].scope}: fewer and larger messages, or "
             "work meanwhile"
         )
+    open_shares = [share for share in answer.shares if share.kind in ("outside", "unexplained")]
+    unknown = _sum(_largest_place(open_shares))
+    if unknown >= max(_LEAST_BOUND, _sum(largest)) and remedy(answer):
+        return f"{nobody}; {remedy(answer)}: it takes {percentage(unknown)} of a step"
     share = percentage(_sum(largest))
     who, _ = _who(answer, largest)
     scope = largest[0].scope
