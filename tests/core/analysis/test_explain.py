@@ -645,6 +645,81 @@ def test_what_the_garbage_collector_does_between_calls_costs_nothing(tmp_path: P
     assert "garbage collection" not in [finding.cause for finding in found.findings]
 
 
+def alone(directory: Path, *, paused: int = 0, between: int = 0) -> Explanation:
+    """A process that works for 40 ms of each step in no scope, and for 10 ms in one.
+
+    Args:
+        paused: for how many milliseconds more the garbage collector stops it, in no scope.
+        between: how many milliseconds lie between its steps.
+    """
+    ledger, now = SimulatedLedger("Program-0"), 0
+    for step in range(20):
+        end = now + (50 + paused) * MS
+        ledger.span("forward", now, now + 10 * MS)
+        if paused:
+            ledger.collections.append((2, now + 20 * MS, now + (20 + paused) * MS))
+        ledger.step(step, now, end)
+        now = end + between * MS
+    return explain(reading.read(write_run(directory / "run", [ledger])))
+
+
+def test_what_the_garbage_collector_does_outside_scopes_is_named(tmp_path: Path) -> None:
+    """As much as in a scope, in a process that nobody calls."""
+    (found,) = alone(tmp_path, paused=50).findings
+    assert ("garbage collection", "(outside any scope)") == (found.cause, found.scope)
+    assert pytest.approx(0.5, abs=0.01) == found.saves
+
+
+def test_a_process_that_is_alone_waits_for_nobody(tmp_path: Path) -> None:
+    """What it does in no scope is its own, though it may sleep there."""
+    found = alone(tmp_path)
+    assert "Program-0 100 % (outside any scope 80 %)" == bounds(found)
+    assert found.bottleneck is not None
+    assert "Program-0 bounds the run outside any scope: 40 ms a step, 80 % of the run." == (
+        words(found.bottleneck).says
+    )
+
+
+def test_a_part_of_a_step_is_not_taken_for_one(tmp_path: Path) -> None:
+    """Where little of the loop is in steps, no saving is claimed for what lies between them."""
+    (found,) = alone(tmp_path, between=450).findings
+    assert ("between steps", None, "hint") == (found.cause, found.saves, found.grade)
+    assert words(found).says.endswith("What is marked may be only a part of a step.")
+
+
+def test_workers_that_take_turns_are_said_to(tmp_path: Path) -> None:
+    """A driver that waits for each of two calls before it makes the next one."""
+    driver = SimulatedLedger("Runner", "driver")
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(2)]
+    for step, begin in driver.begin_steps(20):
+        for rank, worker in enumerate(ranks):
+            start, key = begin + 45 * rank * MS, f"ray:{step}:{rank}"
+            worker.span("act", start, start + 40 * MS, releases=[key])
+            driver.span("ray.get", start, start + 41 * MS, waits_for="*", waits=[key])
+    found = explain(reading.read(write_run(tmp_path, [driver, *ranks])))
+    assert found.bottleneck is not None
+    assert "if they worked at once, the run would take 40 % less" in words(found.bottleneck).says
+
+
+def test_a_stage_that_begins_with_work_is_not_late(tmp_path: Path) -> None:
+    """The others begin to wait for it at once."""
+    ranks = [SimulatedLedger(f"Rank-{rank}") for rank in range(3)]
+    for step in range(30):
+        begin = 100 * step * MS
+        for rank, ledger in enumerate(ranks):
+            now = begin + 10 * MS
+            if rank:
+                now += 25 * rank * MS
+                keys = [f"message:{step}:{rank}"]
+                ledger.span("recv", begin + MS // 10, now, waits_for="Rank", waits=keys)
+            ledger.span("forward", now, now + 20 * MS)
+            keys = [f"message:{step}:{rank + 1}"]
+            ledger.span("send", now + 20 * MS, now + 25 * MS, releases=keys)
+            ledger.step(step, begin, begin + 100 * MS)
+    found = explain(reading.read(write_run(tmp_path, ranks)))
+    assert "late start" not in [finding.cause for finding in found.findings]
+
+
 @pytest.mark.parametrize(
     ("profiled", "said"), [([], False), ([1], True), ([0], False), ([0, 1], False)]
 )
