@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gpuprof._analysis import reading
+from gpuprof._analysis import reading, stragglers
 from gpuprof._analysis.explain import Explanation
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.formats import EarlyEnd
@@ -713,8 +713,7 @@ def test_a_stage_that_begins_with_work_is_not_late(tmp_path: Path) -> None:
             ledger.span("forward", now, now + 20 * MS)
             ledger.span("recv", now + 20 * MS, begin + 99 * MS, waits_for="Rank")
             ledger.step(step, begin, begin + 100 * MS)
-    found = explain(reading.read(write_run(tmp_path, ranks)))
-    assert "late start" not in [finding.cause for finding in found.findings]
+    assert [] == stragglers.find(reading.read(write_run(tmp_path, ranks)))
 
 
 @pytest.mark.parametrize(
