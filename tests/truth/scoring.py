@@ -12,7 +12,6 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 from gpuprof._analysis.loop import BETWEEN_CALLS
-from gpuprof._report.causes import LEAST_EVEN
 from gpuprof._report.explain import answer_of, as_json
 from tabulate import tabulate
 
@@ -107,11 +106,9 @@ def first_named(answer: dict[str, Any]) -> dict[str, Any] | None:
     """The first cause of an answer.
 
     What took long once is no cause, nor is a rank that is said to be off the critical path. A
-    bottleneck accuses nobody, but may say that its ranks are not balanced.
+    bottleneck accuses nobody.
     """
     for finding in answer["findings"]:
-        if finding["cause"] == "bottleneck" and (finding["evenly"] or 0) >= LEAST_EVEN:
-            return {**finding, "cause": "imbalance", "workers": [], "saves": finding["evenly"]}
         off_the_path = finding["saves"] is not None and finding["saves"] < NOTHING
         if finding["cause"] not in ("once", "bottleneck") and not off_the_path:
             named: dict[str, Any] = finding
