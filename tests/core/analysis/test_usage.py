@@ -416,3 +416,18 @@ def test_what_a_card_did_is_for_programs(tmp_path: Path) -> None:
         card["of_memory"],
         card["of_clock"],
     )
+
+
+def test_nobody_waits_for_a_processor_for_longer_than_a_step(tmp_path: Path) -> None:
+    """The reading before the first step may be of the seconds in which all modules were imported."""
+    ledger, start = SimulatedLedger("Rank-0"), 5 * SECOND
+    for step in range(40):
+        begin = start + step * 100 * MS
+        ledger.step(step, begin, begin + 100 * MS)
+        ledger.span("load", begin, begin + 90 * MS)
+    ledger.main = [(0, 0, 0)]
+    ledger.main += [(start + second * SECOND, SECOND, 4 * SECOND) for second in range(1, 5)]
+    run = reading.read(write_run(tmp_path / "run", [ledger]))
+    (process,) = run.processes
+    first = run.usual[:1]
+    assert 0 < usage.waited_more(run, process, first) <= run.steps[first[0]].duration
