@@ -419,7 +419,7 @@ def test_what_a_card_did_is_for_programs(tmp_path: Path) -> None:
 
 
 def test_nobody_waits_for_a_processor_for_longer_than_a_step(tmp_path: Path) -> None:
-    """The reading before the first step may be of the seconds in which all modules were imported."""
+    """The reading before the first step may be of the seconds in which modules were imported."""
     ledger, start = SimulatedLedger("Rank-0"), 5 * SECOND
     for step in range(40):
         begin = start + step * 100 * MS
