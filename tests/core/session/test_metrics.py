@@ -36,9 +36,18 @@ def test_a_directory_that_hangs_blocks_nobody(
 
 def test_a_run_directory_on_another_node_is_left_alone(tmp_path: Path) -> None:
     """Nothing is made there, and no companion is started."""
-    metrics = StepMetrics(str(tmp_path / "run"))
+    metrics, before = StepMetrics(str(tmp_path / "run")), threading.enumerate()
     metrics.begin()
-    for thread in threading.enumerate():
-        if thread.name == "gpuprof-metrics":
-            thread.join()
+    for thread in set(threading.enumerate()).difference(before):
+        thread.join()
     assert [] == list(tmp_path.iterdir())
+
+
+def test_nothing_is_followed_once_the_run_has_ended(tmp_path: Path) -> None:
+    """The last step is still known."""
+    metrics, before = StepMetrics(str(tmp_path)), threading.enumerate()
+    metrics.step(3, 0.5)
+    metrics.end()
+    metrics.begin()
+    assert {"step": 3, "step_seconds": 0.5} == metrics.latest()
+    assert set() == set(threading.enumerate()).difference(before)

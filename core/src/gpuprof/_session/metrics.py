@@ -26,21 +26,24 @@ class StepMetrics:
         self._last: tuple[int, float] | None = None
         self._attributes: tuple[int, Mapping[str, float]] = (-1, {})
         self._recorded: Metrics = {}
-        self._ended: threading.Event | None = None
+        self._ended = threading.Event()
+        self._begun = False
 
     def begin(self) -> None:
-        """Look at the recorded steps from now on, on another thread. A second call does nothing."""
-        if self._ended is None and self._run_directory is not None:
-            self._ended = threading.Event()
-            arguments = self._run_directory, self._ended
-            threading.Thread(
-                target=self._follow, args=arguments, name="gpuprof-metrics", daemon=True
-            ).start()
+        """Look at the recorded steps from now on, on another thread.
+
+        A second call does nothing, nor does a call after the end.
+        """
+        if self._begun or self._ended.is_set() or self._run_directory is None:
+            return
+        self._begun = True
+        threading.Thread(
+            target=self._follow, args=(self._run_directory,), name="gpuprof-metrics", daemon=True
+        ).start()
 
     def end(self) -> None:
         """Look no more."""
-        if self._ended is not None:
-            self._ended.set()
+        self._ended.set()
 
     def step(self, number: int, seconds: float) -> None:
         """Note a step that has ended."""
@@ -65,7 +68,7 @@ class StepMetrics:
                         metrics[key] = amount / seconds if rate else amount
         return metrics | self._recorded
 
-    def _follow(self, run_directory: str, ended: threading.Event) -> None:
+    def _follow(self, run_directory: str) -> None:
         from gpuprof._session import companion
 
         if not os.path.isdir(run_directory):  # on another node
@@ -76,5 +79,5 @@ class StepMetrics:
             log().warning("step_metrics: no figures of recorded steps: %s", error)
             return
         companion.start(run_directory)
-        while not ended.wait(_INTERVAL):
+        while not self._ended.wait(_INTERVAL):
             self._recorded = companion.metrics(run_directory) or self._recorded
