@@ -222,7 +222,10 @@ def end_tool(directory: str, at_once: bool = False) -> None:
         (signal.SIGKILL, 1.0),
     ):
         deadline, told = time.monotonic() + patience, set[int]()
-        while left := _remaining(directory):
+        while True:
+            left = _remaining(directory)
+            if not left:  # a look takes seconds beside a thread that does not let go of the GIL
+                return
             if number is not None:
                 for pid in left - told:  # a second SIGTERM may end in another way
                     with contextlib.suppress(ProcessLookupError):
