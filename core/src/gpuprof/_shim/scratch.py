@@ -223,7 +223,7 @@ def end_tool(directory: str, at_once: bool = False) -> None:
     ):
         deadline, told = time.monotonic() + patience, set[int]()
         while True:
-            left = _remaining(directory)
+            left = set(tool_processes(directory))
             if not left:  # a look takes seconds beside a thread that does not let go of the GIL
                 return
             if number is not None:
@@ -234,15 +234,3 @@ def end_tool(directory: str, at_once: bool = False) -> None:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.02)
-
-
-def _remaining(directory: str) -> set[int]:
-    """The ids of a tool's processes, also of one that is just being executed.
-
-    Such a process shows no environment for a moment.
-    """
-    for _ in range(2):
-        if processes := set(tool_processes(directory)):
-            return processes
-        time.sleep(0.02)
-    return set()
