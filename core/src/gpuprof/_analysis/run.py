@@ -21,7 +21,7 @@ from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import RELEASES, Ledger
 from gpuprof._artifacts.runs import State
 from gpuprof._session.instruments.threads import THREAD
-from gpuprof._session.ledger import STARTS_RANKS
+from gpuprof._session.ledger import PROCESS_GROUP, STARTS_RANKS
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -362,12 +362,13 @@ class Run:
 
         Of those that mark steps, and of those that are in one call nearly all the time: nobody
         calls them meanwhile. A thread that runs, or is ready to, does not wait there for what
-        nobody recorded, and a process that is alone has nobody to wait for. Processes of which that
+        nobody recorded, and a process that is alone has nobody to wait for: of one process, without
+        a process group of more ranks, whose ledgers may be on other nodes. Processes of which that
         is not known are left out.
         """
         marking = self.edges.keys() if self.driver is None else {self.driver}
         numbers = {*marking, *self.in_one_call}
-        if len(self.processes) == 1:
+        if len(self.processes) == 1 and not _is_one_of_several(self.processes[0]):
             return frozenset(numbers)
         return frozenset(number for number in numbers if self._runs(self.processes[number]))
 
@@ -530,6 +531,13 @@ class Run:
         places, starts = np.unique(rows["place"], return_index=True)
         parts = np.split(rows, starts[1:])
         return dict(zip(places.tolist(), parts, strict=False))
+
+
+def _is_one_of_several(process: Process) -> bool:
+    """Whether a process has started ranks, or is in a process group with others."""
+    groups = (e.get("ranks") for e in process.ledger.events if e["event"] == PROCESS_GROUP)
+    is_in_group = any(ranks != [[0, 1, 1]] for ranks in groups)
+    return is_in_group or bool(_groups_started(process))
 
 
 def _groups_started(process: Process) -> frozenset[str]:

@@ -56,9 +56,9 @@ _SCOPES = frozenset(
 """The names that gpuprof itself gives to scopes, phases and attributes."""
 _WORDS = frozenset(
     {
-        "AsyncIO", "MainThread", "Thread", "ThreadPoolExecutor", DRIVER, "Worker", "child",
-        "default", "dictcomp", "genexpr", "lambda", "listcomp", "locals", "module", "profile", "py",
-        "setcomp", "start", "step", "steps", "thread", "__main__",
+        "AsyncIO", "MainThread", "Thread", "ThreadPoolExecutor", DRIVER, "Program", "Worker",
+        "child", "default", "dictcomp", "genexpr", "lambda", "listcomp", "locals", "module",
+        "profile", "py", "setcomp", "start", "step", "steps", "thread", "__main__",
         *(name for name in (*dir(type), *dir(dict), *dir(iter([]))) if name.startswith("__")),
     }
 )  # fmt: skip

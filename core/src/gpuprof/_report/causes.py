@@ -384,24 +384,27 @@ def _server(finding: Finding) -> Words:
 
 def _bottleneck(finding: Finding) -> Words:
     several = finding.facts.processes > 1
-    bounds, nobody = ("bound", " No rank stands out.") if several else ("bounds", "")
+    bounds, remark = ("bound", " No rank stands out.") if several else ("bounds", "")
     if finding.facts.even >= LEAST_EVEN:
-        nobody = (
-            " Its ranks take turns at being the last: if they took equally long, the run would "
+        remark = (
+            " A different rank is the last in each step: if all took equally long, the run would "
             f"take {percentage(finding.facts.even)} less."
         )
     action = f"Make {finding.scope} faster, give it to more processes, or run it while others work."
     if finding.facts.at_once >= LEAST_EVEN:
-        nobody = (
-            " Its workers take turns: if they worked at once, the run would take "
-            f"{percentage(finding.facts.at_once)} less at most."
+        remark = (
+            " Its workers take turns. If none needs what another one makes, the run would take "
+            f"{percentage(finding.facts.at_once)} less at most with all of them at work at once."
         )
-        action = f"Call them all before you wait for the first one, or make {finding.scope} faster."
+        action = (
+            "If none needs what another one makes, call them all before you wait for the first "
+            f"one; if not, make {finding.scope} faster."
+        )
     if finding.scope in _NO_SCOPES:
         action = 'Make it faster, or see which part takes long: put parts into gpuprof.timer("…").'
     return Words(
         f"{_who(finding)} {bounds} the run {_where(finding)}: {duration(finding.seconds)} a step, "
-        f"{percentage(finding.share)} of the run.{nobody}",
+        f"{percentage(finding.share)} of the run.{remark}",
         action,
     )
 

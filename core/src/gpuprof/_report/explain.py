@@ -260,19 +260,18 @@ def helps(answer: Explanation) -> str:
     share = percentage(_sum(largest))
     who, _ = _who(answer, largest)
     scope = largest[0].scope
-    what = f"{scope} of {who}"
+    work_there = f"{scope} of {who}"
     if scope.startswith(f"{largest[0].group}."):  # a method of an actor
-        what = scope
+        work_there = scope
     elif scope.startswith("("):
-        what = f"what {who} does {_without_brackets(scope)}"
-    faster = f"{nobody}; make {what} faster: it takes {share} of a step"
+        work_there = f"what {who} does {_without_brackets(scope)}"
+    faster = f"{nobody}; make {work_there} faster: it takes {share} of a step"
     bottleneck = answer.bottleneck
     if bottleneck and bottleneck.facts.even >= LEAST_EVEN and bottleneck.scope == scope:
         even = percentage(bottleneck.facts.even)
         faster += f"; if its ranks took equally long there, the run would take {even} less"
     elif bottleneck and bottleneck.facts.at_once >= LEAST_EVEN and bottleneck.scope == scope:
-        less = percentage(bottleneck.facts.at_once)
-        faster += f"; if its workers worked at once, the run would take {less} less at most"
+        faster += "; or let its workers work at once, if none needs what another one makes"
     if scope in SUSPENDED:  # which takes as long as whatever is awaited
         faster = f"{nobody}; see what {who} awaits in {scope}: it takes {share} of a step"
     lead = _lead(answer, _LEAST_LEAD)
