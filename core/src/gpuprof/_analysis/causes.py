@@ -140,11 +140,11 @@ class Record(Loop):
             straggler
             for straggler in stragglers.find(self.run)
             if not _wait_for_devices(self, straggler.processes)
-            and not (self.is_dark and _may_not_matter(self, straggler))
+            and not (self.is_blind and _may_not_matter(self, straggler))
         ]
 
     @functools.cached_property
-    def is_dark(self) -> bool:
+    def is_blind(self) -> bool:
         """Whether so much of the path is unexplained that it does not tell who waits for whom."""
         return sum(self.open_shares.values()) > 1 - EXPLAINED
 
@@ -199,7 +199,7 @@ class Facts:
         rare: whether its place occurs in these steps only.
         took: seconds that its step took, if it has only one.
         even: share of the run that would be saved if the group's ranks took equally long.
-        at_once: the same if they worked at once, if they work one after the other.
+        at_once: the same if they worked at the same time; 0 unless they take turns.
         queued: share of their time that calls wait in a queue, and seconds per call.
         busy: share of the steps in which a server works.
         event_loop: whether a server runs several calls in an event loop.
@@ -357,9 +357,7 @@ def find(record: Record, unknown: Unknown, table: Sequence[Cause]) -> list[Findi
         if not unknown or cause.blind:
             suspects = list(cause.select(record, findings))
             findings += _worth_it(record, cause, suspects, unknown)
-    # what happened once may never again
-    once = {("pauses", 1), ("once", 1)}
-    return sorted(findings, key=lambda f: -_worth(f) / (1 + ((f.cause, f.steps) in once)))
+    return sorted(findings, key=lambda finding: -_weight(finding))
 
 
 def bottleneck(record: Record, unknown: Unknown, findings: Sequence[Finding]) -> Finding | None:
@@ -407,6 +405,12 @@ def _take_turns(run: Run, place: int, processes: Sequence[Process]) -> bool:
     return bool(in_all) and float(overlaps.sum()) <= _OVERLAP * in_all
 
 
+def _weight(finding: Finding) -> float:
+    """What a finding is worth; what happened in a single step may never happen again."""
+    is_single = finding.steps == 1 and finding.cause in ("pauses", "once")
+    return _worth(finding) / (2 if is_single else 1)
+
+
 def _worth(finding: Finding) -> float:
     return finding.share if finding.saves is None else finding.saves
 
@@ -432,8 +436,8 @@ def _worth_it(
 def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) -> Finding:
     """What a suspect is worth, and how sure that is."""
     tells = not unknown or (unknown == "unexplained" and _is_the_unexplained(record, suspect))
-    nothing_to_replay = not suspect.activities and suspect.saves is None and not suspect.clocks
-    if cause.instead is None or not tells or nothing_to_replay:
+    has_a_replay = suspect.activities or suspect.clocks or suspect.saves is not None
+    if cause.instead is None or not tells or not has_a_replay:
         grade: Grade = "named" if cause.grade == "named" and not suspect.doubtful else "hint"
         return attrs.evolve(suspect.finding, grade=grade)
     factors = cause.instead(record, suspect)
@@ -656,9 +660,9 @@ def _outside(record: Record, process: int, step: int) -> int:
 
 
 def _within_steps(record: Record, factors: Mapping[Activity, Floats]) -> dict[Activity, Floats]:
-    """The factors for time in steps, as factors for that time and what lies before it.
+    """The factors for the time in each step, changed to apply to the time since the last step, too.
 
-    Outside of all scopes, a stretch may begin long before its step.
+    Outside of all scopes, a stretch of the path may begin before its step, where nothing is saved.
     """
     return {
         activity: 1 - (1 - values) * (1 - record.before_steps(*activity).clip(0, 1))
@@ -694,11 +698,11 @@ def _wait_for_devices(record: Record, numbers: Sequence[int]) -> bool:
 
 
 def _may_not_matter(record: Record, straggler: Straggler) -> bool:
-    """Whether a straggler, of whom no path tells, may be one because of a wait, or hold up nobody.
+    """Whether a straggler may only wait, or may hold up nobody. For runs without a known path.
 
     A rank that takes longer at one place and as much less elsewhere may wait there for the others,
-    if these are never seen to wait for it. One that idles for longer than it is slower holds up
-    nobody if another worker always works.
+    unless they wait for it. A rank that is idle for longer than it is slow holds up nobody, if
+    another worker always works.
     """
     run = record.run
     work = run.work(run.processes)[record.usual]
@@ -814,21 +818,21 @@ def _more_faults(record: Record, number: int) -> float:
 
 def another_part(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     """Ranks that are slow or have another part in the job, which may be spread evenly."""
-    for straggler, suspect in _parts_or_slow(record):
+    for straggler, suspect in _of_another_part(record):
         group, place = straggler.group, straggler.place
         places = stragglers.common_places(record.run, group) if place == ALL else [place]
         yield attrs.evolve(suspect, activities=_of_group(record, group, places))
 
 
-def alone_in_their_part(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """The same, where the others would gain nothing from more to do."""
+def another_part_or_slow(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """The same ranks, where an even share saves too little, as ranks that are slow."""
     known = {tuple(finding.workers) for finding in findings}
-    for _, suspect in _parts_or_slow(record):
+    for _, suspect in _of_another_part(record):
         if tuple(suspect.finding.workers) not in known:
             yield suspect
 
 
-def _parts_or_slow(record: Record) -> Iterator[tuple[Straggler, Suspect]]:
+def _of_another_part(record: Record) -> Iterator[tuple[Straggler, Suspect]]:
     """Ranks that are slow or have another part in the job: the record does not tell which."""
     run = record.run
     for straggler in record.stragglers:
@@ -1239,8 +1243,8 @@ def _bottlenecks(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         facts=Facts(processes=len({run.processes[number].name for number, _ in activities})),
     )
     # steps of ranks that do not wait for each other overlap, and have more seconds than the run
-    of_run = sum(by_rank.values()) * record.in_steps
-    yield Suspect(finding=attrs.evolve(finding, share=of_run), activities=activities)
+    share_of_run = sum(by_rank.values()) * record.in_steps
+    yield Suspect(finding=attrs.evolve(finding, share=share_of_run), activities=activities)
 
 
 # Which activities: those of a server
@@ -1391,7 +1395,7 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     process, place = run.processes[number], int(sums[number].argmax())
     works = sums[number, place] >= 0.5 * total
     others_work = bool((np.delete(sums.sum(axis=1), number) >= 0.5 * total).any())
-    if run.driver is not None and record.is_dark and others_work:
+    if run.driver is not None and record.is_blind and others_work:
         return  # the loop may go on then: nothing tells for whom
     is_outside = total - sums[number].sum() >= 0.5 * total
     activity = number, OUTSIDE if is_outside else place
@@ -1548,7 +1552,7 @@ CAUSES: Sequence[Cause] = (
     Cause(slow("late start"), sooner, 0.02, "lasting", blind=True),
     Cause(slow("drift"), peers_median, 0.02, "large", blind=True),
     Cause(another_part, groups_mean, 0.02, "hint", blind=True),
-    Cause(alone_in_their_part, peers_median, _LARGE, "hint"),
+    Cause(another_part_or_slow, peers_median, _LARGE, "hint"),
     Cause(on_path("driver", _is_driver), between_steps_only, 0.1, "lasting"),
     Cause(on_path("data", _is_data), but_for_a_processor, 0.05, "lasting"),
     Cause(on_path("data", _loads_itself), nothing, 0.1, "hint"),

@@ -57,8 +57,8 @@ _FOLLOWS = 0.5
 """How much later the calls have to end for each second that the last rank begins later: 1 if the
 ranks wait for that rank, 0 if something else ends their wait."""
 _MOSTLY = 0.9
-"""Share of the steps in which ranks must end together where those that do in most steps are a few
-sets, and the ranks of one set are late in some steps."""
+"""Share of the steps in which ranks must end together to be one set, if ranks that end together in
+half of the steps do not all meet: in some steps, one set of them may be late."""
 _MOST_ALONE = 16
 """Stop looking for sets after this many ranks that end together with no other rank."""
 
@@ -123,7 +123,7 @@ def _meetings(run: Run, members: Sequence[Process], place: int) -> list[_Meeting
         if meeting[1]:
             meetings.append(meeting)
         elif len(together) > 2:
-            # what keeps a rank from some meetings keeps only those that wait for it
+            # a rank that is late in some steps holds up only those that meet it
             calls_of_these = _aligned(run, together, place)
             parts = _ending_together(run, together, calls_of_these, _MOSTLY)
             meetings += [part for part in map(those, parts) if part[1]]

@@ -836,16 +836,16 @@ def _drifting(
     ratio = (rows / of_others(rows).clip(1))[:, [column]]
     quarters = slice(quarter), slice(-quarter, None)
     first, last = (float(np.median(ratio[part])) for part in quarters)
-    rising = float(_rising(ratio)[0])
-    if last < _DRIFT * first or rising < (_RISING if count > 2 else _RISING_OF_TWO):
+    correlation = float(_correlations(ratio)[0])
+    if last < _DRIFT * first or correlation < (_RISING if count > 2 else _RISING_OF_TWO):
         return None
     # chance alone makes these 1 on average, if steps do not resemble those before them
     of_peers = np.zeros(1)
     if count > 2:  # beside each other: beside the one that gets slower, they get faster
         peers = np.delete(rows, column, axis=1)
-        of_peers = _trends(_rising(peers / of_others(peers).clip(1)), steps)
+        of_peers = _trends(_correlations(peers / of_others(peers).clip(1)), steps)
     usual_trend = max(1.0, math.sqrt(float((of_peers**2).mean())))
-    trend = float(_trends(np.array(rising), steps))
+    trend = float(_trends(np.array(correlation), steps))
     chance = count * math.erfc(trend / usual_trend / math.sqrt(2)) / 2
     own, rest = times[:, column], np.delete(times, column, axis=1)
     most = rest.max(axis=1)
@@ -855,18 +855,18 @@ def _drifting(
     )  # fmt: skip
 
 
-def _rising(ratios: Floats) -> Floats:
+def _correlations(ratios: Floats) -> Floats:
     """Spearman's correlation of each column with the number of the step."""
     steps = len(ratios)
     ranks = np.argsort(np.argsort(ratios, axis=0, kind="stable"), axis=0, kind="stable")
     at = np.arange(steps) - (steps - 1) / 2
-    rising: Floats = at @ (ranks - (steps - 1) / 2) / (at @ at)
-    return rising
+    correlations: Floats = at @ (ranks - (steps - 1) / 2) / (at @ at)
+    return correlations
 
 
-def _trends(rising: Floats, steps: int) -> Floats:
+def _trends(correlations: Floats, steps: int) -> Floats:
     """The correlations in standard deviations, by Fisher's transformation."""
-    trends: Floats = np.arctanh(rising.clip(-_ALMOST, _ALMOST)) * math.sqrt(max(1, steps - 3))
+    trends: Floats = np.arctanh(correlations.clip(-_ALMOST, _ALMOST)) * math.sqrt(max(1, steps - 3))
     return trends
 
 

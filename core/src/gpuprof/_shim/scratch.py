@@ -221,16 +221,18 @@ def end_tool(directory: str, at_once: bool = False) -> None:
         (signal.SIGTERM, 5.0),
         (signal.SIGKILL, 1.0),
     ):
-        deadline, told = time.monotonic() + patience, set[int]()
+        deadline, recipients = time.monotonic() + patience, set[int]()
         while True:
-            left = set(tool_processes(directory))
-            if not left:  # a look takes seconds beside a thread that does not let go of the GIL
+            processes = set(tool_processes(directory))
+            if (
+                not processes
+            ):  # a look takes seconds beside a thread that does not let go of the GIL
                 return
             if number is not None:
-                for pid in left - told:  # a second SIGTERM may end in another way
+                for pid in processes - recipients:  # a second SIGTERM may end in another way
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, number)
-            told |= left
+            recipients |= processes
             if time.monotonic() > deadline:
                 break
             time.sleep(0.02)
