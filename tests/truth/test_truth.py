@@ -407,6 +407,17 @@ def test_a_fresh_job_is_answered_with_what_it_is_worth(number: int, whom: str) -
                      id="the-node-is-a-stage-with-more-to-do"),
         pytest.param("usual", 9913, 84, "rank: Worker-2 in compute",
                      id="mostly-the-slowest-where-work-varies"),
+        pytest.param("usual", 9915, 59, "imbalance: Rank-1 and Rank-3 and Rank-5 in backward",
+                     id="more-than-what-happened-once"),
+        pytest.param("usual", 9915, 86, "node: node-1 in forward",
+                     id="a-node-and-a-pair-that-share-a-rank"),
+        pytest.param("fresh", 9916, 76, "node: node-0 in generate",
+                     id="several-groups-on-a-node"),
+        pytest.param("fresh", 9918, 7, "node: node-0 in generate",
+                     id="a-node-beside-what-all-ranks-do-as-long"),
+        pytest.param("fresh", 9916, 95,
+                     "imbalance: Trial-8 and Trial-9 and Trial-10 in Trial.train",
+                     id="an-even-share-would-save-nothing"),
     ],
 )  # fmt: skip
 def test_a_drawn_job_is_answered_rightly(suite: str, seed: int, number: int, words: str) -> None:
@@ -414,6 +425,18 @@ def test_a_drawn_job_is_answered_rightly(suite: str, seed: int, number: int, wor
     made = drawn(seed, number, suite=suite)
     found = judged(made, explained(made))
     assert ("right", words) == (found.said, found.words)
+
+
+def test_an_even_share_is_not_claimed_where_whoever_is_free_works() -> None:
+    """Engines behind a router."""
+    first = explained(drawn(9916, 15, suite="fresh"))["findings"][0]
+    assert ("bottleneck", None) == (first["cause"], first["evenly"])
+
+
+def test_a_group_that_is_as_fast_on_all_nodes_clears_a_node() -> None:
+    """Another group is slower there."""
+    findings = explained(drawn(9918, 42, suite="fresh"))["findings"]
+    assert "node" not in [finding["cause"] for finding in findings]
 
 
 @pytest.mark.parametrize(

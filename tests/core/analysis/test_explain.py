@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gpuprof._analysis import reading, stragglers
+from gpuprof._analysis import causes, reading, stragglers
 from gpuprof._analysis.explain import Explanation
+from gpuprof._analysis.run import OUTSIDE
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.receipt import Receipt
@@ -680,6 +681,28 @@ def test_a_process_that_is_alone_waits_for_nobody(tmp_path: Path) -> None:
     assert "Program-0 bounds the run outside any scope: 40 ms a step, 80 % of the run." == (
         words(found.bottleneck).says
     )
+
+
+def test_what_is_saved_in_steps_is_no_more_than_they_last(tmp_path: Path) -> None:
+    """Outside scopes, the path goes back through the time between steps."""
+    ledger = SimulatedLedger("Program-0")
+    for step in range(20):
+        ledger.step(step, 70 * step * MS, (70 * step + 10) * MS)
+    record = causes.Record(reading.read(write_run(tmp_path, [ledger])))
+    in_steps = causes._within_steps(record, {(0, OUTSIDE): np.zeros(len(record.run.steps))})
+    assert pytest.approx(10 / 70, abs=0.01) == record.saves(causes._by_step(in_steps))
+
+
+def test_the_pickling_of_results_is_a_cause(tmp_path: Path) -> None:
+    """It is part of each call, and nobody's slowness."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
+    for step, begin in driver.begin_steps(20):
+        worker.span("act", begin, begin + 50 * MS)
+        keys = [f"ray:{step}"]
+        worker.span("ray.serialize", begin + 50 * MS, begin + 90 * MS, releases=keys)
+        driver.span("ray.get", begin, begin + 91 * MS, waits_for="*", waits=keys)
+    found = explain(reading.read(write_run(tmp_path, [driver, worker]))).findings
+    assert ("synchronisation", "ray.serialize") == (found[0].cause, found[0].scope)
 
 
 def test_one_rank_of_several_may_wait_for_the_others(tmp_path: Path) -> None:
