@@ -171,7 +171,7 @@ def test_rllib_asynchronous(job: Start, algorithm: str) -> None:
 def test_ray_train(job: Start) -> None:
     """Steps are those of the optimizer in the workers, of which rank 1 has a slow loader."""
     done = job("ray_train.py")
-    workers = {"RayTrainProgram-0", "RayTrainWorker-1", "TrainController-0", "Worker-0"}
+    workers = {"Program-0", "RayTrainWorker-0", "RayTrainWorker-1", "TrainController-0"}
     done.check(workers, "RayTrainWorker-1", "DataLoader.next")
 
 
