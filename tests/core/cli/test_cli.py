@@ -189,10 +189,14 @@ def test_plan_knows_the_launcher(tmp_path: Path, words: list[str], total: str) -
     )
 
 
-def test_plan_for_run_without_workers(tmp_path: Path) -> None:
-    """A launcher's rank that names no group is of the group Worker."""
+def test_plan_for_run_without_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `gpuprof run` has it: a launcher's rank is of the group Worker, another program is not."""
     file = tmp_path / "spmd.yaml"
     file.write_text("backend: nsight\nsteps: [3]\n")
+    assert "Program-0: profiled" in run("plan", str(file), "--for", "run")
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    monkeypatch.setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2")
     assert "Worker-0: profiled" in run("plan", str(file), "--for", "run")
 
 

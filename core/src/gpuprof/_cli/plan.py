@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import click
 
 from gpuprof._cli import settings
+from gpuprof._launch.launchers import usual_group
 from gpuprof._plan import job
 from gpuprof._plan.groups import Place
 from gpuprof._plan.groups import parse as parse_workers
@@ -71,7 +73,11 @@ def command(
         importlib.import_module("gpuprof.ray").running_workers() if workers == "ray" else workers
     )
     places = parse_workers(spec) if spec is not None else None
-    config = settings.load(words, system, job.defaults(launcher, places))
+    own = {}
+    if launcher == "run":  # it selects each process's own group
+        groups = [place.group for place in places or ()] or [usual_group(os.environ)]
+        own = {"worker_groups": list(dict.fromkeys(groups))}
+    config = settings.load(words, system, own)
     if shell is not None:
         candidates = places if places is not None else job.known(config)
         place = _find("--shell", shell, candidates, strict=places is not None)

@@ -27,8 +27,6 @@ from gpuprof._tables import labelled
 from gpuprof.errors import ConfigError, GpuprofError
 
 Launcher = Literal["run", "ray"]
-OWN = "Worker"
-"""The default group of a launcher's ranks under `gpuprof run`."""
 RUN = "{run}"
 _SHOWN_RANKS = 64
 _NO_CONFIGURATION = "no configuration, so nothing is profiled; give one or set GPUPROF_CONFIG"
@@ -129,16 +127,6 @@ def plan(
     if config is DISABLED:
         warnings.append(_NO_CONFIGURATION)
     return Plan(tuple(rows), tuple(warnings), config.backend)
-
-
-def defaults(launcher: Launcher | None, places: Sequence[Place] | None) -> dict[str, Any]:
-    """The launcher's values for keys that the configuration does not set.
-
-    `gpuprof run` selects each process's own group.
-    """
-    if launcher != "run":
-        return {}
-    return {"worker_groups": list(dict.fromkeys(place.group for place in places or ())) or [OWN]}
 
 
 def notes(config: Config) -> list[str]:
