@@ -66,7 +66,7 @@ def _kind(schema: Any) -> str:
     if "const" in schema:
         return str(schema["const"])
     if "enum" in schema:
-        return ", ".join(f"`{value}`" for value in schema["enum"])
+        return ", ".join(f"`{json.dumps(value).strip(chr(34))}`" for value in schema["enum"])
     kinds = schema.get("type", "any")
     kinds = [kinds] if isinstance(kinds, str) else kinds
     words = [f"list of {_kind(schema['items'])}" if kind == "array" else kind for kind in kinds]

@@ -68,6 +68,11 @@ _SLOW: tuple[Name, ...] = ("rank", "drift")
 _STOPS: tuple[Name, ...] = ("garbage collection", "processor", "interpreter")
 """Causes that stop a process wherever it is."""
 Grade = Literal["named", "hint"]
+Doubt = Literal[
+    "", "profiled", "node", "half", "starved", "outside", "busy", "several", "part", "tokens",
+    "path", "small", "uneven",
+]  # fmt: skip
+"""Why a finding is only a hint; empty if it is named, or of a kind that is always a hint."""
 Unknown = Literal["", "untimed", "unexplained", "clocks"]
 """Why the path does not tell what bounds a step; empty if it does."""
 Activity = tuple[int, int]
@@ -205,6 +210,13 @@ class Facts:
         event_loop: whether a server runs several calls in an event loop.
         limit: what calls wait for in there, if that limits how many are under way at once.
         called: whether somebody calls it in each step, such as a driver.
+        doubt: why the finding is only a hint: ``profiled``: a worker that it is compared with had
+            no profiler; ``node``: it is alone on its node; ``half``: as many ranks are not slow;
+            ``starved``: it waited for a processor; ``outside``: it may wait where it is in no
+            scope; ``busy``: the machine is; ``several``: so are the servers; ``part``: what counts
+            as a step may be a part of one; ``tokens``: they hardly tell how long samples take;
+            ``path``: nothing tells who waits for whom; ``small``: it saves less than 7 % of the
+            run; ``uneven``: it saves hardly anything in one half of the run.
         inside: the scope in which most of the time between steps is spent.
         itself: whether the workers load their data themselves, with no other process.
         sent: bytes that are handed over, and how many of them in a second; 0 if not recorded.
@@ -235,6 +247,7 @@ class Facts:
     event_loop: bool = False
     limit: str = ""
     called: bool = False
+    doubt: Doubt = ""
     inside: str = ""
     itself: bool = False
     sent: tuple[float, float] = (0.0, 0.0)
@@ -268,8 +281,6 @@ class Finding:
             took no time; ``None`` if the path does not tell.
         others_waited: seconds per step that the other workers of its group waited meanwhile, on
             average.
-        profiled: whether it had a profiler while a worker that it is compared with had none, so
-            that the profiler may be the cause.
         grade: ``named``, or ``hint`` if the record leaves room for another cause, or the finding
             is worth less than 7 % of the run.
         samples: what samples tell about it; ``None`` for a cause that is not found from them.
@@ -289,7 +300,6 @@ class Finding:
     ratio: float | None = None
     saves: float | None = None
     others_waited: float = 0.0
-    profiled: bool = False
     grade: Grade = "hint"
     samples: OfSamples | None = None
     facts: Facts = attrs.field(factory=Facts, repr=False)
@@ -307,7 +317,7 @@ class Suspect:
             steps.
         parts: conditions that each select some of the activities, to replace all of them if these
             save nearly as much. They are tried in turn.
-        doubtful: whether the record leaves room for another cause.
+        doubt: which room the record leaves for another cause.
         clocks: how the time of whole processes would pass without the cause.
         saves: the share of the run that it costs, if something tells that better than the path.
     """
@@ -317,7 +327,7 @@ class Suspect:
     excess: Mapping[Activity, Floats] = attrs.field(factory=dict)
     within: Sequence[int] | None = None
     parts: Sequence[Callable[[Activity], bool]] = ()
-    doubtful: bool = False
+    doubt: Doubt = ""
     clocks: Clocks = attrs.field(factory=dict)
     saves: float | None = None
 
@@ -436,10 +446,10 @@ def _worth_it(
 def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) -> Finding:
     """What a suspect is worth, and how sure that is."""
     tells = not unknown or (unknown == "unexplained" and _is_the_unexplained(record, suspect))
+    doubt: Doubt = suspect.doubt or ("path" if unknown and cause.grade != "named" else "")
     has_a_replay = suspect.activities or suspect.clocks or suspect.saves is not None
     if cause.instead is None or not tells or not has_a_replay:
-        grade: Grade = "named" if cause.grade == "named" and not suspect.doubtful else "hint"
-        return attrs.evolve(suspect.finding, grade=grade)
+        return _graded(suspect.finding, cause, doubt)
     factors = cause.instead(record, suspect)
     saves = suspect.saves
     if saves is None:
@@ -455,11 +465,18 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) ->
             elif suspect.finding.cause in _SLOW:  # one scope is not what it is about
                 several = attrs.evolve(suspect.finding, scope=NAMES[ALL])
                 suspect = attrs.evolve(suspect, finding=several)
-    sure = cause.grade == "named"
-    doubtful = suspect.doubtful or unknown
-    if cause.grade in ("large", "lasting") and saves >= _NAMED and not doubtful:
-        sure = cause.grade == "large" or min(record.in_halves(saves, factors)) >= _IN_A_HALF
-    return attrs.evolve(suspect.finding, saves=saves, grade="named" if sure else "hint")
+    if not doubt and cause.grade in ("large", "lasting"):
+        if saves < _NAMED:
+            doubt = "small"
+        elif cause.grade == "lasting" and min(record.in_halves(saves, factors)) < _IN_A_HALF:
+            doubt = "uneven"
+    return _graded(attrs.evolve(suspect.finding, saves=saves), cause, doubt)
+
+
+def _graded(finding: Finding, cause: Cause, doubt: Doubt) -> Finding:
+    sure = cause.grade == "named" or (cause.grade != "hint" and finding.saves is not None)
+    facts = attrs.evolve(finding.facts, doubt=doubt)
+    return attrs.evolve(finding, grade="named" if sure and not doubt else "hint", facts=facts)
 
 
 def _is_the_unexplained(record: Record, suspect: Suspect) -> bool:
@@ -738,7 +755,6 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     run, numbers = record.run, straggler.processes
     steps = [run.steps[position].number for position in straggler.to_capture(record.usual)]
     ranks = {run.processes[number].rank for number in numbers}
-    is_profiled = _is_alone_profiled(record, straggler)
     loop = run.steps[record.usual[0]].start, run.steps[record.usual[-1]].end
     starvation = max(waited(run.processes[number], *loop) or 0.0 for number in numbers)
     may_explain = starvation * record.mean >= _MOST_OF_IT * straggler.excess
@@ -764,6 +780,14 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     is_half = cause in _SLOW and 2 * len(ranks) >= ranks_in_all
     if ranks_in_all == 2:
         is_half &= straggler.ratio < _OF_TWO
+    doubts: Mapping[Doubt, bool] = {
+        "profiled": _is_alone_profiled(record, straggler),
+        "node": straggler.alone,
+        "half": is_half,
+        "starved": starvation >= STARVED,
+        "outside": straggler.place == OUTSIDE and not stragglers.works_outside(run, numbers),
+    }
+    doubt = next((why for why, applies in doubts.items() if applies), "")
     return Suspect(
         finding=_finding(
             record,
@@ -778,7 +802,6 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
             probability=straggler.probability,
             ratio=straggler.ratio,
             others_waited=_others_waited(record, straggler) / 1e9,
-            profiled=is_profiled,
             facts=Facts(
                 processes=len(numbers),
                 node=run.processes[numbers[0]].node if straggler.alone else "",
@@ -795,11 +818,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         parts=[functools.partial(_is_at, straggler.place)]
         if cause in _SLOW and straggler.place >= OUTSIDE
         else (),
-        doubtful=is_profiled
-        or straggler.alone
-        or is_half
-        or starvation >= STARVED
-        or (straggler.place == OUTSIDE and not stragglers.works_outside(run, numbers)),
+        doubt=doubt,
     )
 
 
@@ -1165,7 +1184,7 @@ def on_path(
                 functools.partial(_is_of, number),
                 functools.partial(_is_at, place),
             ],
-            doubtful=record.lack > 0,
+            doubt="busy" if record.lack else "",
         )
 
     return select
@@ -1308,7 +1327,7 @@ def queued_for(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]
                 finding=finding,
                 activities=[(number, place) for number in numbers for place in works],
                 parts=[functools.partial(_is_at, place) for place in works],
-                doubtful=len(processes) > 1,
+                doubt="several" if len(processes) > 1 else "",
             )
 
 
@@ -1354,7 +1373,8 @@ def limited(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
                     limit=run.places[limit].name.partition(".")[0].lower(),
                 ),
             )
-            yield Suspect(finding=finding, activities=activities, doubtful=len(processes) > 1)
+            doubt: Doubt = "several" if len(processes) > 1 else ""
+            yield Suspect(finding=finding, activities=activities, doubt=doubt)
 
 
 def _serves_several(run: Run, calls: Iterable[Call]) -> bool:
@@ -1417,7 +1437,7 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     )
     # where a lone process is in its steps for less than half of the time, they may be parts of one
     if run.driver is None and len(run.edges) == 1 and record.in_steps < 0.5:
-        yield Suspect(finding=attrs.evolve(finding, saves=None), doubtful=True)
+        yield Suspect(finding=attrs.evolve(finding, saves=None), doubt="part")
         return
     saves = None if activities else finding.saves
     yield Suspect(finding=finding, activities=activities, saves=saves)

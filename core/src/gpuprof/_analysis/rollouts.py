@@ -195,7 +195,8 @@ def uneven(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
                 heavy,
             )
             # some have more to do then, and lose time
-            yield attrs.evolve(suspect, clocks=clocks, doubtful=by_tokens < _BY_TOKENS)
+            doubt = "tokens" if by_tokens < _BY_TOKENS else ""
+            yield attrs.evolve(suspect, clocks=clocks, doubt=doubt)
 
 
 def _correlation(one: Floats, other: Floats) -> float:

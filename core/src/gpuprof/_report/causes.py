@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from gpuprof._analysis.causes import STARVED, Finding, Name
+from gpuprof._analysis.causes import STARVED, Doubt, Finding, Name
 from gpuprof._analysis.loop import BETWEEN_CALLS, NAMES
 from gpuprof._analysis.run import OUTSIDE
 from gpuprof._analysis.stays import OfSamples
@@ -55,11 +55,6 @@ def words(finding: Finding, at: str = "") -> Words:
     if finding.others_waited > _LEAST_WAITED * finding.seconds:
         wait = duration(finding.others_waited)
         says += f" The others of {their} group waited {wait} a step meanwhile."
-    if finding.profiled and finding.cause != "imbalance":
-        says += (
-            f" {all_of(finding.workers)} had a profiler and others of the group had none, which "
-            "may be the reason: profile them all, or none, to tell."
-        )
     if finding.facts.starved >= STARVED:
         share = percentage(finding.facts.starved)
         says += f" {finding.worker} waited {share} of its time for a processor: that may be why."
@@ -68,7 +63,35 @@ def words(finding: Finding, at: str = "") -> Words:
             f" {finding.worker} had {finding.facts.faults:,.0f} more page faults a step that read "
             "a disk, as with swapped-out memory or a mapped file: that may be why."
         )
+    if doubt := _doubt(finding):
+        says += f" Not certain: {doubt}."
     return attrs.evolve(of_cause, says=says)
+
+
+def _doubt(finding: Finding) -> str:
+    """Why a finding is only a hint; empty if that is said elsewhere, or it is none."""
+    several = len(finding.workers) > 1
+    who, were = all_of(finding.workers), "were" if several else "was"
+    pair = len(finding.workers) == 1 and finding.facts.doubt == "half"
+    others = "the other one is unusually fast" if pair else "the others are unusually fast"
+    doubts: Mapping[Doubt, str] = {
+        "profiled": f"{who} had a profiler and others of the group had none: profile all, or none",
+        "half": f"perhaps {others}",
+        "outside": f"{who} {were} mostly asleep there, and may wait for somebody",
+        "busy": "the machine was busy, which may be why",
+        "several": "one of them may be slow, and calls wait for that one",
+        "tokens": "tokens tell little of how long samples take",
+        "path": "the record does not tell who waits for whom",
+        "small": "a saving below 7 % may be chance",
+        "uneven": "it costs hardly anything in one half of the run",
+    }
+    # a strict period is not chance; an imbalance says itself what else it may be
+    is_said = (
+        finding.grade == "named"
+        or finding.facts.every
+        or (finding.cause == "imbalance" and finding.workers)
+    )
+    return "" if is_said else doubts.get(finding.facts.doubt, "")
 
 
 def what_if(cause: Finding | Promise) -> str:
@@ -189,7 +212,7 @@ def _pauses(finding: Finding) -> Words:
     at = listed([str(number) for number in finding.facts.at])
     return Words(
         f"{_who(finding)} pauses {_where(finding)}: {_each(finding)} longer than usually in "
-        f"{finding.steps} of {finding.of} steps ({at}), {_in_all(finding)}.{_chance(finding)}",
+        f"{finding.steps} of {finding.of} steps ({at}), {_in_all(finding)}.",
         "Look for other processes on its cores, its storage, or its network.",
     )
 
@@ -208,7 +231,7 @@ def _recurring(finding: Finding) -> Words:
     when = f"every {ordinal(every)} step" if every else f"in {finding.steps} of {finding.of} steps"
     return Words(
         f"{_who(finding)} is {_each(finding)}{longer} {_where(finding)} {when}: "
-        f"{_in_all(finding)}.{_chance(finding)}",
+        f"{_in_all(finding)}.",
         _LESS_OFTEN,
     )
 
@@ -543,11 +566,6 @@ def _each(finding: Finding) -> str:
 def _in_all(finding: Finding) -> str:
     total = duration(finding.seconds * finding.of)
     return f"{total} in all, {percentage(finding.share)} of the run"
-
-
-def _chance(finding: Finding) -> str:
-    """That it may be chance: a strict period is not."""
-    return " It may be chance." if finding.grade == "hint" and not finding.facts.every else ""
 
 
 _AS_FAST = "if {workers} were as fast as {their} group's median"
