@@ -367,3 +367,13 @@ def test_samples_that_cannot_be_read_are_a_problem(tmp_path: Path) -> None:
     found = answer(tmp_path / "run")
     assert [f"{path}: ignored: not a ledger"] == found.problems
     assert "A-2" == found.findings[0].worker
+
+
+def test_a_run_without_samples_says_why_no_line_is_named(tmp_path: Path, slow: Explanation) -> None:
+    """Nobody would look for what nobody mentions."""
+    write(tmp_path / "run", slow=2)
+    for path in (tmp_path / "run").glob("*/*.stacks"):
+        path.unlink()
+    assert [True, False] == [
+        "No stacks were sampled" in text(one) for one in (answer(tmp_path / "run"), slow)
+    ]

@@ -787,7 +787,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         "starved": starvation >= STARVED,
         "outside": straggler.place == OUTSIDE and not stragglers.works_outside(run, numbers),
     }
-    doubt = next((why for why, applies in doubts.items() if applies), "")
+    doubt: Doubt = next((why for why, applies in doubts.items() if applies), "")
     return Suspect(
         finding=_finding(
             record,

@@ -23,6 +23,7 @@ from gpuprof._analysis.usage import Usage
 from gpuprof._analysis.waits import ANYBODY, READS_DEVICE
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.runs import State
+from gpuprof._artifacts.stacks import exist
 from gpuprof._session.instruments.coroutines import AWAIT
 
 _LEAST_LOST = 0.02
@@ -242,6 +243,7 @@ class Explanation:
         extra: for each finding, the line of code that takes most of the extra time; ``None`` where
             samples do not tell.
         lines: the lines of code that take most of the time in the places that bound steps.
+        sampled: whether the stacks of any process were sampled; without them, no line is known.
         untimed: the processes whose scopes were switched off.
         uncounted: the processes that are in no group, because another process has their rank.
         ended_early: workers that were killed or crashed while the run went on.
@@ -269,6 +271,7 @@ class Explanation:
     bottleneck: Finding | None
     extra: list[stacks.Line | None]
     lines: list[stacks.Line]
+    sampled: bool
     confidence: Confidence
     untimed: list[str]
     uncounted: list[str]
@@ -358,6 +361,7 @@ class Explainer:
             bottleneck=bottleneck,
             extra=extra,
             lines=lines,
+            sampled=any(exist(process.ledger) for process in run.processes),
             confidence=confidence,
             untimed=list(dict.fromkeys(untimed_names)),
             uncounted=[process.name for process in run.uncounted],

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gpuprof._analysis.causes import (
     SYNC_NAMES,
     Cause,
+    Doubt,
     Finding,
     Name,
     Record,
@@ -195,7 +196,7 @@ def uneven(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
                 heavy,
             )
             # some have more to do then, and lose time
-            doubt = "tokens" if by_tokens < _BY_TOKENS else ""
+            doubt: Doubt = "tokens" if by_tokens < _BY_TOKENS else ""
             yield attrs.evolve(suspect, clocks=clocks, doubt=doubt)
 
 

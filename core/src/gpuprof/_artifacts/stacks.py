@@ -72,6 +72,11 @@ class Stacks:
     problem: str = ""
 
 
+def exist(ledger: Ledger) -> bool:
+    """Whether a process was sampled."""
+    return ledger.path.with_suffix(SUFFIX).exists()
+
+
 def read(ledger: Ledger) -> Stacks | None:
     """Read the samples of a process; ``None`` if it was not sampled."""
     path = ledger.path.with_suffix(SUFFIX)

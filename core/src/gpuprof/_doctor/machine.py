@@ -9,7 +9,7 @@ import shutil
 import tempfile
 
 import gpuprof_timing
-from gpuprof_timing.recording import PURE_VARIABLE
+from gpuprof_timing.recording import CAN_SAMPLE, PURE_VARIABLE
 
 from gpuprof._distribution import NAME
 from gpuprof.backend.types import Check
@@ -45,7 +45,8 @@ def _scopes() -> Check:
     if os.environ.get(PURE_VARIABLE) == "1":
         return Check("timing", True, f"scopes run in Python: {PURE_VARIABLE}=1")
     remedy = "to compile them, reinstall gpuprof-timing where there are gcc and Python.h"
-    return Check("timing", True, "scopes run in Python, which is slower", remedy)
+    lost = "" if CAN_SAMPLE else ", and stacks are not sampled, so no line of code is named"
+    return Check("timing", True, f"scopes run in Python, which is slower{lost}", remedy)
 
 
 def _place(name: str, path: str, key: str, least: int) -> Check:

@@ -728,6 +728,11 @@ def _confidence(answer: Explanation) -> str:
         "cannot be told from the others."
         for place in answer.recognised
     ]
+    if not answer.sampled and answer.confidence.enough:
+        lines.append(
+            "No stacks were sampled, so no line of code is named: set sampling to 20; gpuprof "
+            "doctor says whether this Python can do it."
+        )
     lines += answer.problems
     return "Confidence\n" + "\n".join(map(_filled, lines))
 
