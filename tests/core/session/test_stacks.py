@@ -314,3 +314,11 @@ def test_a_place_that_gives_up_the_gil_has_as_many_samples_as_time() -> None:
     sampler.end()
     assert sampled["copy"] < 0.3 * sampled.total()
     wait_until(lambda: sys.getswitchinterval() == usual, "the job's switch interval")
+
+
+def test_a_sample_is_taken_at_its_time_whenever_the_sampler_wakes() -> None:
+    """It wakes where the job gives up the GIL, and would mostly see what follows there."""
+    at = [time.monotonic() + 0.05, time.monotonic() - 0.05]
+    sampler = Sampler(100, time.monotonic_ns, pytest.fail)
+    assert [False, False] == [sampler._let_go(moment, 0.5) for moment in at]
+    assert time.monotonic() >= at[0]

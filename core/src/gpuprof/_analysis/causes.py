@@ -1231,6 +1231,16 @@ def _is_driver(record: Record, activity: Activity, kind: Kind) -> bool:
     return works and not _is_synchronisation(record, activity, kind)
 
 
+def driver_in_scopes(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """What a driver does in scopes; between its calls, it also takes time to make many of them."""
+
+    def is_in_scope(record: Record, activity: Activity, kind: Kind) -> bool:
+        return activity[1] >= 0 and _is_driver(record, activity, kind)
+
+    if all(finding.cause != "driver" for finding in findings):
+        yield from on_path("driver", is_in_scope)(record, findings)
+
+
 def _bottlenecks(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     """The group and place with the largest share of the path, if it works there."""
     run = record.run
@@ -1574,6 +1584,7 @@ CAUSES: Sequence[Cause] = (
     Cause(another_part, groups_mean, 0.02, "hint", blind=True),
     Cause(another_part_or_slow, peers_median, _LARGE, "hint"),
     Cause(on_path("driver", _is_driver), between_steps_only, 0.1, "lasting"),
+    Cause(driver_in_scopes, between_steps_only, 0.06, "lasting"),
     Cause(on_path("data", _is_data), but_for_a_processor, 0.05, "lasting"),
     Cause(on_path("data", _loads_itself), nothing, 0.1, "hint"),
     Cause(on_path("synchronisation", _is_synchronisation), but_for_a_processor, 0.1, "lasting"),

@@ -51,6 +51,9 @@ _SWITCH = 5e-5
 """Seconds for which the sampler waits until the thread that has the GIL must give it up."""
 _MOST_LATER = 0.005
 """Python's usual switch interval, in seconds."""
+_READY = 1.1 * _MOST_LATER
+"""How many seconds before its time the sampler wakes: it then waits for the GIL at most for that
+long, unless C code keeps it."""
 _TURNS = 97
 """Makes another sequence of the phases between samples."""
 _MOST_FRAMES = 128
@@ -175,8 +178,13 @@ class Sampler:
     def _run(self) -> None:
         self._own[get_ident()] = True
         began, phase, wait = time.monotonic(), 0.0, self.period
-        # varying waits, so that the samples fall on all parts of a step, whatever its length
-        while not (self._over.acquire(timeout=wait * (0.5 + phase)) or self._let_go(phase)):
+        while True:
+            # varying waits, so that the samples fall on all parts of a step, whatever its length
+            pause = wait * (0.5 + phase)
+            at = time.monotonic() + pause
+            until_ready = max(0.0, pause - _READY)
+            if self._over.acquire(timeout=until_ready) or self._let_go(at, phase):
+                return
             try:
                 self.sample()
             except Exception as error:
@@ -185,19 +193,25 @@ class Sampler:
             phase = (phase + _GOLDEN) % 1
             wait = self.pause(time.thread_time(), time.monotonic() - began)
 
-    def _let_go(self, phase: float) -> bool:
+    def _let_go(self, at: float, phase: float) -> bool:
         """Let the job run on to a moment that it has not chosen; returns whether sampling is over.
 
         A thread that wakes waits for the GIL up to the switch interval, and so mostly gets it where
-        the job gives it up, as in a large copy of NumPy's. Such a place would have most of the
-        samples, though it takes 3 % of the time. So the sampler wakes once more after a time of
-        its own, with a short interval.
+        the job gives it up, as in a large copy of NumPy's, or in what follows a few milliseconds of
+        Python. Such a place would have most of the samples, though it takes 3 % of the time. So the
+        sampler wakes before its time, and then waits until then with a short interval.
+
+        Args:
+            at: the time of the sample, of the clock `time.monotonic`.
+            phase: of 0 to 1, for the wait if that time has passed.
         """
         usual = sys.getswitchinterval()
         sys.setswitchinterval(min(usual, _SWITCH))
         short = sys.getswitchinterval()
+        late = min(usual, _MOST_LATER) * (_TURNS * phase % 1)
+        left = at - time.monotonic()
         try:
-            return self._over.acquire(timeout=min(usual, _MOST_LATER) * (_TURNS * phase % 1))
+            return self._over.acquire(timeout=left if left > 0 else late)
         finally:
             if sys.getswitchinterval() == short:  # the job may have set its own meanwhile
                 sys.setswitchinterval(usual)
