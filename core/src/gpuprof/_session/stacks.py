@@ -42,12 +42,12 @@ OWN_THREADS = "gpuprof-"
 _MOST_A_SAMPLE = 50e-6
 """Processor seconds that a sample may take in the long run, at the rate that was asked for: 0.1 %
 of a core for 20 a second. If samples are more expensive, they are taken more rarely."""
-_ALLOWANCE = 60.0
+_ALLOWANCE = 180.0
 """Sampling may take this many seconds' share of the core at once, so that a short job is sampled at
-the full rate, and when every stack is new."""
+the full rate: while it imports its libraries, every stack is new."""
 _GOLDEN = 0.618034
 """The golden ratio's fraction. Its multiples, modulo 1, spread most evenly."""
-_SWITCH = 5e-5
+_SWITCH = 1e-4
 """Seconds for which the sampler waits until the thread that has the GIL must give it up."""
 _MOST_LATER = 0.005
 """Python's usual switch interval, in seconds."""
@@ -116,6 +116,7 @@ class Sampler:
         self._codes: dict[int, tuple[CodeType, int]] = {}
         self._functions: dict[tuple[str, str, str], int] = {}
         self._stacks: dict[tuple[int, int, int], int] = {}
+        self._lines: dict[tuple[int, int], int] = {}
         self._stretches: dict[int, _Stretch] = {}
         self._rows: list[tuple[int, object, Node | None, int, int, int]] = []
         self._new_functions: list[tuple[str, str, str]] = []
@@ -264,8 +265,10 @@ class Sampler:
         number = 0
         for code, variables, instruction in reversed(frames):
             function = self._function_of(code, variables)
-            key = number, function, _line_of(code, instruction)
-            if not function or (key not in self._stacks and len(self._stacks) >= _MOST_STACKS):
+            if not function:
+                return 0
+            key = number, function, self._line_of(code, instruction)
+            if key not in self._stacks and len(self._stacks) >= _MOST_STACKS:
                 return 0
             if key not in self._stacks:
                 self._stacks[key] = len(self._stacks) + 1
@@ -292,6 +295,15 @@ class Sampler:
         # the code is kept, so that no other one can have its id
         self._codes[id(code)] = code, self._functions[name]
         return self._functions[name]
+
+    def _line_of(self, code: CodeType, instruction: int) -> int:
+        """The line of an instruction of a function that has a number."""
+        at = id(code), instruction
+        if at not in self._lines:
+            if len(self._lines) >= _MOST_KNOWN:
+                self._lines.clear()
+            self._lines[at] = _line_of(code, instruction)
+        return self._lines[at]
 
     def _pack(self, place_of: Callable[[Node], int], track_of: Callable[[object], int]) -> None:
         for stretch in self._stretches.values():
@@ -336,8 +348,12 @@ def _line_of(code: CodeType, instruction: int) -> int:
 
     An instruction without a line, such as the jump of a loop, gets the line before.
     """
-    lines = [line for start, _, line in code.co_lines() if line and start <= instruction]
-    return lines[-1] if lines else code.co_firstlineno
+    latest = code.co_firstlineno
+    for start, _, line in code.co_lines():
+        if start > instruction:
+            break
+        latest = line or latest
+    return latest
 
 
 def _is_own(ident: int) -> bool:
