@@ -199,15 +199,15 @@ def test_a_long_job_is_sampled_more_rarely(
 
 
 def test_expensive_samples_are_taken_more_rarely() -> None:
-    """At 20 a second, they take 0.2 s at first, then 0.1 % of a core, as long as they cost."""
+    """At 20 a second, they take 0.3 s at first, then 0.1 % of a core, as long as they cost."""
     sampler = Sampler(20, Clock(), print)
-    pauses = [sampler.pause(spent=spent, elapsed=1_000.0) for spent in (1.1, 1.22)]
+    pauses = [sampler.pause(spent=spent, elapsed=1_000.0) for spent in (1.2, 1.34)]
     assert [0.05, pytest.approx(40.0)] == pauses
 
 
 def test_a_higher_rate_may_take_more() -> None:
     """Whoever asks for 50 samples a second gets them at the price of 50."""
-    assert 0.02 == Sampler(50, Clock(), print).pause(spent=2.9, elapsed=1_000.0)
+    assert 0.02 == Sampler(50, Clock(), print).pause(spent=3.2, elapsed=1_000.0)
 
 
 def test_a_fault_ends_the_samples_and_nothing_else(

@@ -185,7 +185,7 @@ class Config:
     sampling: float | None = option(
         "Samples a second of what all threads of each process run, for gpuprof explain and "
         "gpuprof report --stacks. Needs the ledger. 0: none. null: 20 with backend: none, which "
-        "takes 0.2 s of a core at most, and 0.1 % of it; none with a profiler.",
+        "takes 0.3 s of a core at first, then 0.1 % of it at most; none with a profiler.",
         default=None,
     )
     waits: dict[str, str | None] = option(

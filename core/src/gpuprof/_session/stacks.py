@@ -42,15 +42,14 @@ OWN_THREADS = "gpuprof-"
 _MOST_A_SAMPLE = 50e-6
 """Processor seconds that a sample may take in the long run, at the rate that was asked for: 0.1 %
 of a core for 20 a second. If samples are more expensive, they are taken more rarely."""
-_ALLOWANCE = 180.0
+_ALLOWANCE = 300.0
 """Sampling may take this many seconds' share of the core at once, so that a short job is sampled at
 the full rate: while it imports its libraries, every stack is new."""
 _GOLDEN = 0.618034
 """The golden ratio's fraction. Its multiples, modulo 1, spread most evenly."""
 _SWITCH = 1e-4
-"""Seconds for which the sampler waits until the thread that has the GIL must give it up."""
-_COSTLY = 2e-4
-"""Processor seconds of one wait for the GIL from which the next interval is twice as long."""
+"""Seconds for which the sampler waits until the thread that has the GIL must give it up. It asks
+again after each, for nothing while C code keeps it."""
 _MOST_LATER = 0.005
 """Python's usual switch interval, in seconds."""
 _READY = 1.1 * _MOST_LATER
@@ -118,7 +117,6 @@ class Sampler:
         self._codes: dict[int, tuple[CodeType, int]] = {}
         self._functions: dict[tuple[str, str, str], int] = {}
         self._stacks: dict[tuple[int, int, int], int] = {}
-        self._switch = _SWITCH
         self._lines: dict[tuple[int, int], int] = {}
         self._stretches: dict[int, _Stretch] = {}
         self._rows: list[tuple[int, object, Node | None, int, int, int]] = []
@@ -210,8 +208,7 @@ class Sampler:
             phase: of 0 to 1, for the wait if that time has passed.
         """
         usual = sys.getswitchinterval()
-        spent = time.thread_time()
-        sys.setswitchinterval(min(usual, self._switch))
+        sys.setswitchinterval(min(usual, _SWITCH))
         short = sys.getswitchinterval()
         late = min(usual, _MOST_LATER) * (_TURNS * phase % 1)
         left = at - time.monotonic()
@@ -220,9 +217,6 @@ class Sampler:
         finally:
             if sys.getswitchinterval() == short:  # the job may have set its own meanwhile
                 sys.setswitchinterval(usual)
-            # after each interval it asks again, for nothing while C code keeps the GIL
-            is_costly = time.thread_time() - spent > _COSTLY
-            self._switch = min(usual, 2 * self._switch) if is_costly else max(_SWITCH, short / 2)
 
     def _sample(self) -> None:
         now = self._clock()
