@@ -126,7 +126,7 @@ def test_fsdp_under_torchrun(job: Start) -> None:
 def test_lightning_on_two_processes(job: Start) -> None:
     """Lightning starts rank 1 itself, which is recorded, too, and named for its slow forward."""
     done = job("lightning_fit.py")
-    done.check({"Worker-0", "Worker-1"}, "Worker-1", "forward")
+    done.check({"Program-0", "Program-1"}, "Program-1", "forward")
     assert "Model.training_step" in done.log
 
 

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 
 from gpuprof._analysis import causes, rollouts, stacks, stragglers
-from gpuprof._analysis.causes import Finding, Record, Unknown
+from gpuprof._analysis.causes import Finding, Floats, Record, Unknown
 from gpuprof._analysis.loop import EXPLAINED
 from gpuprof._analysis.path import CALLS, Kind
 from gpuprof._analysis.run import OUTSIDE, Collective, Process, Run, by_name, imbalance, of_ranks
@@ -34,16 +34,28 @@ _LISTED = 10
 _TREND = 1.2
 """The least ratio of the steps' times in the first and the last quarter of the run that counts as a
 trend."""
+_MOST_OF_IT = 0.5
+"""Share of a trend from which a place has most of it."""
 _LEAST_IN_QUARTER = 5
 """How many steps a quarter must have for a trend."""
 
 
 @attrs.frozen
 class Trend:
-    """How long steps took, in seconds, in the first and in the last quarter of the run."""
+    """How long steps took, in seconds, in the first and in the last quarter of the run.
+
+    Args:
+        group: the group that the path spends most of the difference in; empty if nothing has half
+            of it.
+        scope: the place there.
+        took: seconds of a step that the path spends there, in the first and in the last quarter.
+    """
 
     first: float
     last: float
+    group: str = ""
+    scope: str = ""
+    took: tuple[float, float] = (0.0, 0.0)
 
 
 @attrs.frozen
@@ -428,7 +440,33 @@ class Explainer:
         changes = np.diff(parts)
         is_steady = bool((changes > 0).all() or (changes < 0).all())
         ratio = max(parts[0], parts[-1]) / min(parts[0], parts[-1])
-        return Trend(parts[0] / 1e9, parts[-1] / 1e9) if is_steady and ratio >= _TREND else None
+        if not is_steady or ratio < _TREND:
+            return None
+        return Trend(parts[0] / 1e9, parts[-1] / 1e9, *self._changed(parts[-1] - parts[0]))
+
+    def _changed(self, change: float) -> tuple[str, str, tuple[float, float]]:
+        """The group and place on the path that have most of a change of the steps' nanoseconds."""
+        run, record = self.run, self.record
+        quarter = len(record.sampled) // 4
+        length = float(np.mean([run.steps[position].duration for position in record.sampled]))
+        times: dict[tuple[str, int], Floats] = {}
+        for part, share in record.shares.items():
+            number, place, _ = part
+            if not record.is_open(part):
+                where = run.processes[number].group, place
+                times[where] = times.get(where, 0.0) + share * length
+        ends = {
+            where: (float(took[:quarter].mean()), float(took[-quarter:].mean()))
+            for where, took in times.items()
+            if quarter
+        }
+        where = max(ends, key=lambda at: (ends[at][1] - ends[at][0]) / change, default=None)
+        if where is None or (ends[where][1] - ends[where][0]) / change < _MOST_OF_IT:
+            return "", "", (0.0, 0.0)
+        group, place = where
+        number = next(process.number for process in run.processes if process.group == group)
+        first, last = ends[where]
+        return group, record.name(place, number), (first / 1e9, last / 1e9)
 
     def _kinds(self) -> list[KindOfStep]:
         """The kinds of steps that occur now and then."""

@@ -81,6 +81,7 @@ def command(
     if stacks and (ranges or as_json):
         raise ConfigError(f"--stacks: {stacks!r} is not valid with --nvtx or --json")
     paths = [settings.find_run(name, output_dir) for name in names or (runs.LATEST,)]
+    files = files_of(paths)
     if stacks:
         profiles, problems = read_profiles(map(Path, paths), by == "rank")
         if not profiles and not problems:
@@ -90,7 +91,6 @@ def command(
         click.echo(collapsed(profiles) if stacks == "collapsed" else speedscope(profiles))
         settings.end(problems)
         return
-    files = files_of(paths)
     if ranges:
         windows, empty, problems = read_ranges(files, overrides, by == "rank")
         problems += gone(paths)

@@ -70,13 +70,14 @@ def words(finding: Finding, at: str = "") -> Words:
 
 def _doubt(finding: Finding) -> str:
     """Why a finding is only a hint; empty if that is said elsewhere, or it is none."""
-    several = len(finding.workers) > 1
+    several, facts = len(finding.workers) > 1, finding.facts
     who, were = all_of(finding.workers), "were" if several else "was"
-    pair = len(finding.workers) == 1 and finding.facts.doubt == "half"
+    pair = len(finding.workers) == 1 and facts.doubt == "half"
     others = "the other one is unusually fast" if pair else "the others are unusually fast"
     doubts: Mapping[Doubt, str] = {
         "profiled": f"{who} had a profiler and others of the group had none: profile all, or none",
         "half": f"perhaps {others}",
+        "starved": "" if facts.starved else f"{who} {were} short of processor time",
         "outside": f"{who} {were} mostly asleep there, and may wait for somebody",
         "busy": "the machine was busy, which may be why",
         "several": "one of them may be slow, and calls wait for that one",
@@ -86,12 +87,9 @@ def _doubt(finding: Finding) -> str:
         "uneven": "it costs hardly anything in one half of the run",
     }
     # a strict period is not chance; an imbalance says itself what else it may be
-    is_said = (
-        finding.grade == "named"
-        or finding.facts.every
-        or (finding.cause == "imbalance" and finding.workers)
-    )
-    return "" if is_said else doubts.get(finding.facts.doubt, "")
+    is_periodic = facts.every is not None and facts.doubt in ("small", "uneven")
+    is_said = is_periodic or (finding.cause == "imbalance" and finding.workers)
+    return "" if is_said or finding.grade == "named" else doubts.get(facts.doubt, "")
 
 
 def what_if(cause: Finding | Promise) -> str:

@@ -261,12 +261,18 @@ def helps(answer: Explanation) -> str:
     share = percentage(_sum(largest))
     who, _ = _who(answer, largest)
     scope = largest[0].scope
+    alone = {group.group for group in answer.groups if group.workers == 1}
+    enough = answer.steps["counted"] >= LEAST_STEPS
+    nobody = "" if enough and largest[0].group in alone else f"{nobody}; "
     work_there = f"{scope} of {who}"
     if scope.startswith(f"{largest[0].group}."):  # a method of an actor
         work_there = scope
     elif scope.startswith("("):
         work_there = f"what {who} does {_without_brackets(scope)}"
-    faster = f"{nobody}; make {work_there} faster: it takes {share} of a step"
+    faster = f"{nobody}make {work_there} faster: it takes {share} of a step"
+    trend = answer.trend
+    if trend is not None and trend.group and trend.last > trend.first:
+        return f"{nobody}see what grows {_of_trend(trend)}"
     bottleneck = answer.bottleneck
     if bottleneck and bottleneck.facts.even >= LEAST_EVEN and bottleneck.scope == scope:
         even = percentage(bottleneck.facts.even)
@@ -274,13 +280,25 @@ def helps(answer: Explanation) -> str:
     elif bottleneck and bottleneck.facts.at_once >= LEAST_EVEN and bottleneck.scope == scope:
         faster += "; or let its workers work at once, if none needs what another one makes"
     if scope in SUSPENDED:  # which takes as long as whatever is awaited
-        faster = f"{nobody}; see what {who} awaits in {scope}: it takes {share} of a step"
+        faster = f"{nobody}see what {who} awaits in {scope}: it takes {share} of a step"
+    part, line = _leading(answer, _LEAST_LEAD)
+    if line is not None and line.scope == scope:
+        of_it = percentage(min(1.0, part / _sum(largest)))
+        return f"{faster}, {of_it} of that in {line.name} at {stacks.where(line)}"
     lead = _lead(answer, _LEAST_LEAD)
     return f"{faster}; {lead}" if lead else faster
 
 
 def _lead(answer: Explanation, least: float) -> str:
-    """The line that takes most of a step in a worker without peers; empty if it takes too little.
+    """The line of a worker without peers that takes most of a step, as a clause; or nothing."""
+    part, line = _leading(answer, least)
+    if line is None:
+        return ""
+    return f"{line.name} at {stacks.where(line)} takes {percentage(part)} of a step"
+
+
+def _leading(answer: Explanation, least: float) -> tuple[float, Line | None]:
+    """The line that takes most of a step in a worker without peers, if that is enough.
 
     Such a worker can be compared with nobody, so causes about ranks cannot be about it.
     """
@@ -292,9 +310,7 @@ def _lead(answer: Explanation, least: float) -> str:
         if (share.worker, share.scope) == (line.worker, line.scope) and share.group in alone
     ]
     part, line = max(parts, key=lambda pair: pair[0], default=(0.0, None))
-    if line is None or part < least:
-        return ""
-    return f"{line.name} at {stacks.where(line)} takes {percentage(part)} of a step"
+    return (part, line) if part >= least else (0.0, None)
 
 
 def remedy(answer: Explanation) -> str:
@@ -514,10 +530,21 @@ def _what_a_step_is(steps: Mapping[str, Any]) -> str:
 
 def _trend(trend: Trend) -> str:
     became = "longer" if trend.last > trend.first else "shorter"
+    where = f", most of it {_of_trend(trend)}" if trend.group else ""
     return (
         f"Steps became {became}: {duration(trend.first)} in the first quarter of the run, "
-        f"{duration(trend.last)} in the last."
+        f"{duration(trend.last)} in the last{where}."
     )
+
+
+def _of_trend(trend: Trend) -> str:
+    """The place of a trend, and how long a step takes there."""
+    first, last = map(duration, trend.took)
+    is_method = trend.scope.startswith(f"{trend.group}.")
+    place = f"in {trend.scope}" + f" of {trend.group}" * (not is_method)
+    if trend.scope.startswith("("):  # it is no scope
+        place = f"in {trend.group} {_without_brackets(trend.scope)}"
+    return f"{place}, from {first} to {last} a step"
 
 
 def _kind(kind: KindOfStep) -> str:
