@@ -828,7 +828,7 @@ def test_two_slow_scopes_that_wait_for_each_other_are_one_cause(tmp_path: Path) 
     [
         (
             60,
-            "no rank stands out; handing over what was waited for takes 60 % of a step, most in ray.get",
+            "no rank stands out; handing over what was waited for takes 60 % of a step",
         ),
         (30, "make act of A-0 faster: it takes 70 % of a step"),
     ],
