@@ -198,3 +198,21 @@ def test_the_most_frequent_call_is_proposed_where_there_are_no_rounds(tmp_path: 
         "step_at=Env.sample -- …, which the driver calls 4 times; in the job, use `with "
         "profiler.step(i):` in the driver or `with gpuprof.step(i):` in the ranks"
     ) == no_steps(recorded(tmp_path, sent))
+
+
+def test_a_trainers_call_is_proposed_before_those_of_the_workers_it_takes_from(
+    tmp_path: Path,
+) -> None:
+    """Each of these has steps of its own, though they call more often."""
+    queue, trainer = SimulatedLedger("Queue-0"), SimulatedLedger("Trainer-0")
+    rollouts = [SimulatedLedger(f"Rollout-{rank}") for rank in range(2)]
+    calls = [(trainer, "Queue.get", at * 30) for at in range(4)]
+    calls += [(rollout, "Queue.put", at * 10 + 1) for rollout in rollouts for at in range(12)]
+    for number, (caller, method, at) in enumerate(calls):
+        caller.sent(at, at + 1, f"k{number}")
+        caller.span("ray.get", at + 2, at + 8, waits=[f"k{number}"])
+        queue.span(method, at + 1, at + 7, releases=[f"k{number}"])
+    directory = write_run(tmp_path, [queue, trainer, *rollouts])
+    run = reading.assemble("run", ledgers.ledgers(directory)[0], {})
+    run.launched = True
+    assert "step_at=Queue.get -- …, which Trainer-0 calls 4 times" in no_steps(run)

@@ -258,9 +258,20 @@ class Called:
 
 
 def most_called(run: Run) -> Called | None:
-    """The method that is called most often; by the driver, unless it calls none repeatedly."""
+    """The method that is called most often; by the driver, unless it calls none repeatedly.
+
+    Then by a worker of the smallest group: of workers that take each others' places, each has steps
+    of its own, and there is rather one trainer than one worker that generates for it.
+    """
+    sizes = Counter(process.group for process in run.processes)
     senders = [process for process in run.processes if len(process.ledger.sent)]
-    senders.sort(key=lambda process: (process.role != "driver", -len(process.ledger.sent)))
+    senders.sort(
+        key=lambda process: (
+            process.role != "driver",
+            sizes[process.group],
+            -len(process.ledger.sent),
+        )
+    )
     for process in senders[:_MOST_SENDERS]:
         methods = Counter(call.method for call in sent_calls(run, process) if "." in call.method[1])
         for (group, method), times in methods.most_common(1):
