@@ -2032,3 +2032,19 @@ def test_a_stall_that_the_watchdog_has_written_down_is_named(tmp_path: Path) -> 
     (directory / "stall-1.txt").touch()
     (problem,) = explain(reading.read(directory)).problems
     assert problem.startswith("nothing ended in any process for long; ")
+
+
+def test_a_saving_that_blind_waits_contradict_is_not_claimed(tmp_path: Path) -> None:
+    """A trainer's checkpoint, in which a full queue keeps others waiting, unseen."""
+    trainer, queue = SimulatedLedger("Trainer-0"), SimulatedLedger("Queue-0")
+    begin = 0
+    for step in range(64):
+        end = begin + (60 + step % 2 + 400 * (step % 8 == 7)) * MS
+        trainer.step(step, begin, end)
+        queue.span("put", begin, end - 2 * MS, releases=[f"k{step}"], waits_for="?")
+        trainer.span("ray.get", end - 3 * MS, end - MS, waits=[f"k{step}"], waits_for="*")
+        begin = end
+    found = explain(reading.read(write_run(tmp_path / "run", [trainer, queue])))
+    (finding,) = found.findings
+    assert ("recurring", "Trainer-0", None) == (finding.cause, finding.worker, finding.saves)
+    assert finding.share > 0.4

@@ -92,6 +92,9 @@ _IN_A_HALF = 0.015
 """Share of the run that a lasting cause must save in each half of the run to be named."""
 _NEARLY_ALL = 0.7
 """Share of what all activities save, from which some of the activities replace all of them."""
+_CONTRADICTED = 0.5
+"""Share of what a cause costs that it must save, where the path does not tell who waits for whom,
+for the saving to be believed."""
 _LEAST_SHARE = stragglers.LEAST_SHARE
 _MOST_OF_IT = 0.5
 """Share of a rank's excess that the garbage collector, pauses or waiting for a processor must make
@@ -465,6 +468,9 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) ->
             elif suspect.finding.cause in _SLOW:  # one scope is not what it is about
                 several = attrs.evolve(suspect.finding, scope=NAMES[ALL])
                 suspect = attrs.evolve(suspect, finding=several)
+    if unknown and saves < _CONTRADICTED * suspect.finding.share:
+        # what seems to take as long beside it may wait for it, unseen
+        return _graded(suspect.finding, cause, doubt)
     if not doubt and cause.grade in ("large", "lasting"):
         if saves < _NAMED:
             doubt = "small"
