@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from gpuprof._analysis import causes, reading, stragglers
 from gpuprof._analysis.explain import Explanation
+from gpuprof._analysis.loop import Loop
 from gpuprof._analysis.run import OUTSIDE
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._artifacts.formats import EarlyEnd
@@ -2034,17 +2035,20 @@ def test_a_stall_that_the_watchdog_has_written_down_is_named(tmp_path: Path) -> 
     assert problem.startswith("nothing ended in any process for long; ")
 
 
-def test_a_saving_that_blind_waits_contradict_is_not_claimed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("replayed", "claimed"), [(0.05, None), (0.4, 0.4)])
+def test_a_saving_that_contradicts_a_blind_record_is_not_claimed(
+    replayed: float, claimed: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A trainer's checkpoint, in which a full queue keeps others waiting, unseen."""
-    trainer, queue = SimulatedLedger("Trainer-0"), SimulatedLedger("Queue-0")
+    trainer, other = SimulatedLedger("Trainer-0"), SimulatedLedger("Queue-0")
     begin = 0
     for step in range(64):
         end = begin + (60 + step % 2 + 400 * (step % 8 == 7)) * MS
         trainer.step(step, begin, end)
-        queue.span("put", begin, end - 2 * MS, releases=[f"k{step}"], waits_for="?")
-        trainer.span("ray.get", end - 3 * MS, end - MS, waits=[f"k{step}"], waits_for="*")
+        other.span("await", begin, end, waits_for="*")
         begin = end
-    found = explain(reading.read(write_run(tmp_path / "run", [trainer, queue])))
+    monkeypatch.setattr(Loop, "saves", lambda *_: replayed)
+    found = explain(reading.read(write_run(tmp_path / "run", [trainer, other])))
     (finding,) = found.findings
-    assert ("recurring", "Trainer-0", None) == (finding.cause, finding.worker, finding.saves)
+    assert ("recurring", "Trainer-0", claimed) == (finding.cause, finding.worker, finding.saves)
     assert finding.share > 0.4

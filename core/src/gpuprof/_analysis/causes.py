@@ -468,7 +468,7 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) ->
             elif suspect.finding.cause in _SLOW:  # one scope is not what it is about
                 several = attrs.evolve(suspect.finding, scope=NAMES[ALL])
                 suspect = attrs.evolve(suspect, finding=several)
-    if unknown and saves < _CONTRADICTED * suspect.finding.share:
+    if unknown and cause.least <= saves < _CONTRADICTED * suspect.finding.share:
         # what seems to take as long beside it may wait for it, unseen
         return _graded(suspect.finding, cause, doubt)
     if not doubt and cause.grade in ("large", "lasting"):
