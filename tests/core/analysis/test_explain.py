@@ -2052,3 +2052,20 @@ def test_a_saving_that_contradicts_a_blind_record_is_not_claimed(
     (finding,) = found.findings
     assert ("recurring", "Trainer-0", claimed) == (finding.cause, finding.worker, finding.saves)
     assert finding.share > 0.4
+
+
+@pytest.mark.parametrize(("silent", "hung"), [(12, False), (40, True)])
+def test_a_run_that_hung_until_it_was_ended_says_so(
+    silent: int, hung: bool, tmp_path: Path
+) -> None:
+    """Its last step never ended, and the others were as usual."""
+    ranks = [SimulatedLedger(f"Rank-{rank}") for rank in range(2)]
+    over = 30 * 100 * MS + silent * 1000 * MS
+    for ledger in ranks:
+        for step in range(30):
+            ledger.step(step, step * 100 * MS, (step + 1) * 100 * MS)
+            ledger.span("work", step * 100 * MS, (step * 100 + 90) * MS)
+        ledger.span("barrier", 3000 * MS, over - 1000 * MS, waits_for="barrier")
+        ledger.span("teardown", over - 1000 * MS, over)
+    said = " ".join(text(explain(reading.read(write_run(tmp_path / "run", ranks)))).split())
+    assert hung == ("In its last 40 s, nothing ended in any process: it may have hung." in said)

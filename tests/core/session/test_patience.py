@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -52,3 +53,26 @@ def test_without_processes_of_a_profiler_the_deadline_counts(tmp_path: Path) -> 
     began = time.monotonic()
     assert not patience.answered(Future(), 10 * patience.PATIENCE, str(tmp_path))
     assert time.monotonic() - began >= 10 * patience.PATIENCE
+
+
+ENDS = """
+import ctypes, signal, time
+from gpuprof._session.patience import unhurried
+
+libc = ctypes.CDLL(None)
+abort = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda _: libc.abort())
+libc.signal(signal.SIGALRM, abort)  # as Ray's handler of SIGTERM does
+libc.alarm(1)
+with {block}:
+    time.sleep(1.5)
+assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("block", "code"), [("unhurried()", 0), ("__import__('contextlib').nullcontext()", -6)]
+)
+def test_a_process_that_takes_long_to_end_is_not_aborted_for_it(block: str, code: int) -> None:
+    """And the job's own alarm goes on afterwards, with the time that it had left."""
+    program = [sys.executable, "-c", ENDS.replace("{block}", block)]
+    assert code == subprocess.run(program, timeout=DEADLINE, stderr=subprocess.DEVNULL).returncode

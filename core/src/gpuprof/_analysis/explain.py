@@ -460,12 +460,12 @@ class Explainer:
             for where, took in times.items()
             if quarter
         }
-        where = max(ends, key=lambda at: (ends[at][1] - ends[at][0]) / change, default=None)
-        if where is None or (ends[where][1] - ends[where][0]) / change < _MOST_OF_IT:
+        most = max(ends, key=lambda at: (ends[at][1] - ends[at][0]) / change, default=None)
+        if most is None or (ends[most][1] - ends[most][0]) / change < _MOST_OF_IT:
             return "", "", (0.0, 0.0)
-        group, place = where
+        group, place = most
         number = next(process.number for process in run.processes if process.group == group)
-        first, last = ends[where]
+        first, last = ends[most]
         return group, record.name(place, number), (first / 1e9, last / 1e9)
 
     def _kinds(self) -> list[KindOfStep]:

@@ -108,6 +108,8 @@ def of_ledgers(
         run.state = "interrupted"
     if run.state == "running":
         run.quiet, run.stall = _quiet(ledgers), stall.last_sentence(str(directory))
+    else:
+        run.quiet = _quiet_at_end(ledgers)
     ends = about.ended_early if about else None
     over = about is not None and about.goes_on() is False
     run.ended_early = _silent(run, over) if ends is None else ends
@@ -305,6 +307,10 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
     return run
 
 
+_ENDING = 10e9
+"""Nanoseconds that the processes of a run may take to end."""
+
+
 def _quiet(ledgers: Sequence[Ledger]) -> float:
     """For how many seconds no scope or step has ended in a run that goes on."""
     ends = []
@@ -313,6 +319,26 @@ def _quiet(ledgers: Sequence[Ledger]) -> float:
         last = max(int(rows.max(initial=ledger.header["monotonic"])) for rows in times)
         ends.append(ledger.header["wall"] + last - ledger.header["monotonic"])
     return time.time() - max(ends) / 1e9
+
+
+def _quiet_at_end(ledgers: Sequence[Ledger]) -> float:
+    """For how many seconds no scope or step had ended when the run was ended.
+
+    What ends in the last moments does so because the run is ended.
+    """
+    over = max(_wall(ledger, ledger.last) for ledger in ledgers)
+    ends = []
+    for ledger in ledgers:
+        for rows in (ledger.spans["end"], ledger.folds["end"], ledger.edges["time"]):
+            before = rows[_wall(ledger, rows) < over - _ENDING]
+            if len(before):
+                ends.append(_wall(ledger, int(before.max())))
+    return (over - max(ends)) / 1e9 if ends else 0.0
+
+
+def _wall(ledger: Ledger, time: Any) -> Any:
+    """A time of a process, or several, on the clock that all processes of its node share."""
+    return ledger.header["wall"] + time - ledger.header["monotonic"]
 
 
 def _part_calls(ledgers: Sequence[Ledger]) -> None:

@@ -165,7 +165,7 @@ class Run:
         attributes: numbers that the job gave of each step, such as tokens: an array by position in
             `steps` for each name, NaN where it gave none. See `samples.attributes_of`.
         state: whether it has ended, as far as its files tell.
-        quiet: if it goes on, for how many seconds no scope or step has ended.
+        quiet: for how many seconds no scope or step has ended; before its end, if it is over.
         stall: if it goes on, what the watchdog's last report says of who waits for whom.
         problems: a sentence for each ledger that cannot be read, or not as a whole.
     """

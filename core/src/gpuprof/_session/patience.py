@@ -1,11 +1,13 @@
-"""Waits for the profiler as long as it makes progress."""
+"""Waits for the profiler as long as it makes progress, and gives the process the time for it."""
 
 from __future__ import annotations
 
 import json
+import signal
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from gpuprof._shim.files import status_file
@@ -34,6 +36,25 @@ def answered(future: Future[Any], deadline: float, scratch: str) -> bool:
         if time.monotonic() > began + deadline or progress.idle() > PATIENCE:
             return False
     return True
+
+
+@contextmanager
+def unhurried() -> Iterator[None]:
+    """Stop the clock of whoever aborts this process if it takes long to end.
+
+    After SIGTERM, Ray's handler (Abseil's) sets an alarm of three seconds, which then kills the
+    process with SIGABRT, although Python has long begun to end. The job gets back the time that it
+    had left.
+    """
+    left, interval = signal.getitimer(signal.ITIMER_REAL)
+    if callable(signal.getsignal(signal.SIGALRM)) or interval or not left:
+        yield
+        return
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left)
 
 
 def scratch_of(row: Row) -> str:

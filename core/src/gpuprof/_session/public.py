@@ -462,7 +462,10 @@ def _heed(session: Session, problem: str | None) -> None:
 
 def _end() -> None:
     if _session is not None and not _session.ended:
-        _session.end()
+        from gpuprof._session.patience import unhurried  # the session has imported it
+
+        with unhurried():
+            _session.end()
 
 
 def _forget() -> None:

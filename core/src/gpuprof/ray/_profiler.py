@@ -38,6 +38,7 @@ from gpuprof._session.ledger import DRAIN_INTERVAL, LAST_SECONDS, LedgerWriter, 
 from gpuprof._session.left_out import LeftOut
 from gpuprof._session.metrics import StepMetrics
 from gpuprof._session.orders import make as make_orders
+from gpuprof._session.patience import unhurried
 from gpuprof._session.session import CLOSE_DEADLINE
 from gpuprof._session.step_times import StepTimes
 from gpuprof._session.totals import Totals
@@ -519,7 +520,7 @@ class Profiler:
                 atexit.unregister(self._reminder)
             interrupts = Interrupts(self._interrupted)
             try:
-                with interrupts:
+                with interrupts, unhurried():
                     self._end(timeout)
             except KeyboardInterrupt:
                 if interrupts.twice:
