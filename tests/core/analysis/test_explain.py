@@ -2030,7 +2030,7 @@ def test_a_stall_that_the_watchdog_has_written_down_is_named(tmp_path: Path) -> 
     for step in range(10):
         driver.step(step, 100 * step * MS, 100 * (step + 1) * MS)
     directory = write_run(tmp_path, [driver])
-    (directory / "stall-1.txt").touch()
+    (directory / "stall-1.txt").write_text("rank 1 is in flush\n")
     (problem,) = explain(reading.read(directory)).problems
     assert problem.startswith("nothing ended in any process for long; ")
 

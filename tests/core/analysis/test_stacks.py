@@ -89,6 +89,12 @@ def test_the_line_is_among_the_words_of_its_cause(slow: Explanation, line: Line)
     assert 88 == as_dict(slow)["findings"][0]["line"]["line"]
 
 
+def test_the_line_of_a_slow_rank_is_what_to_look_at_first(slow: Explanation) -> None:
+    """A capture would show the same, later."""
+    action = as_dict(slow)["findings"][0]["action"]
+    assert action.startswith("See data.py:88. If that is not it, capture A-2 and another rank")
+
+
 def test_a_place_that_bounds_steps_has_a_line(tmp_path: Path) -> None:
     """The innermost of the user's with most of its time."""
     write(tmp_path / "run", slow=None)

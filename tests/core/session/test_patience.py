@@ -65,7 +65,7 @@ libc.signal(signal.SIGALRM, abort)  # as Ray's handler of SIGTERM does
 libc.alarm(1)
 with {block}:
     time.sleep(1.5)
-assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 1
+assert signal.getitimer(signal.ITIMER_REAL)[0] > 1
 """
 
 
@@ -73,6 +73,6 @@ assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 1
     ("block", "code"), [("unhurried()", 0), ("__import__('contextlib').nullcontext()", -6)]
 )
 def test_a_process_that_takes_long_to_end_is_not_aborted_for_it(block: str, code: int) -> None:
-    """And the job's own alarm goes on afterwards, with the time that it had left."""
+    """And the alarm goes on afterwards, with the time that the job itself may need."""
     program = [sys.executable, "-c", ENDS.replace("{block}", block)]
     assert code == subprocess.run(program, timeout=DEADLINE, stderr=subprocess.DEVNULL).returncode

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from gpuprof._session import stall
 from gpuprof._session.dump import progress
 from gpuprof._session.stall import INTERVAL, StallWatch
 from gpuprof._session.stall import Progress as Far
@@ -148,3 +149,11 @@ def test_there_are_three_alarms_at_most(tmp_path: Path) -> None:
     job.go_on(100, 0, 1)
     job.go_on(10_000)
     assert [1, 2, 3] == [number for _, number in job.alarms]
+
+
+def test_an_interrupted_report_is_none(tmp_path: Path) -> None:
+    """`explain` would say that it tells what each process did."""
+    (tmp_path / "stall-1.txt").write_text("rank 1 (Worker-1) is in flush\n")
+    (tmp_path / "stall-2.txt").touch()
+    assert 1 == len(stall.reports(str(tmp_path)))
+    assert "rank 1 (Worker-1) is in flush" == stall.last_sentence(str(tmp_path))

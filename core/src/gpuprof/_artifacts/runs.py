@@ -167,12 +167,12 @@ def beginning(config: Config) -> Iterator[None]:
         remedy = (
             "make room, or set another directory"
             if full
-            else "expected a directory that this process can create or write to"
+            else "name a directory that this process can create or write to"
         )
         place = f" ({error.filename})" if error.filename else ""
         raise kind(
             f"{config.where('output_dir')}: {os.path.abspath(config.output_dir)!r} cannot be "
-            f"written: {error.strerror}{place}; {remedy}"
+            f"written: {error.strerror}{place}; {remedy}: output_dir, or GPUPROF_OUTPUT_DIR"
         ) from None
 
 

@@ -50,6 +50,10 @@ def words(finding: Finding, at: str = "") -> Words:
         once = f"Once is no pattern: if it comes back, see {at}."
         often = f"See {at}: do it less often, in smaller parts, or while the next step runs."
         of_cause = attrs.evolve(of_cause, action=once if len(finding.facts.at) == 1 else often)
+    if at and finding.cause in ("rank", "drift"):
+        who = all_of(finding.workers)
+        capture = f"capture {who} and another rank, and compare them."
+        of_cause = attrs.evolve(of_cause, action=f"See {at}. If that is not it, {capture}")
     says = of_cause.says
     their = "their" if len(finding.workers) > 1 else "its"
     if finding.others_waited > _LEAST_WAITED * finding.seconds:

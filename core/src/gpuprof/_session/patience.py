@@ -19,6 +19,8 @@ PATIENCE = 5.0
 write a report of two million ranges.
 """
 _PAUSE = 1.0
+_ALARM = 3.0
+"""Seconds that Ray gives a process to end."""
 
 
 def answered(future: Future[Any], deadline: float, scratch: str) -> bool:
@@ -43,8 +45,8 @@ def unhurried() -> Iterator[None]:
     """Stop the clock of whoever aborts this process if it takes long to end.
 
     After SIGTERM, Ray's handler (Abseil's) sets an alarm of three seconds, which then kills the
-    process with SIGABRT, although Python has long begun to end. The job gets back the time that it
-    had left.
+    process with SIGABRT, although Python has long begun to end. The job then has at least as long
+    for what it does itself.
     """
     left, interval = signal.getitimer(signal.ITIMER_REAL)
     if callable(signal.getsignal(signal.SIGALRM)) or interval or not left:
@@ -54,7 +56,7 @@ def unhurried() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, left)
+        signal.setitimer(signal.ITIMER_REAL, max(left, _ALARM))
 
 
 def scratch_of(row: Row) -> str:

@@ -39,6 +39,7 @@ MOVES = 3
 """The exit code of `gpuprof stacks --unless-within` if something has ended."""
 _MOST = 3
 _PATIENCE = 120.0
+_NO_ANSWER = "gpuprof stacks gave no answer; ask again"
 _MORE = 1.1
 """The file is written anew when a scope is longer than the file's longest by this factor."""
 
@@ -210,13 +211,12 @@ def last_sentence(run_directory: str) -> str:
 
 
 def _files(run_directory: str) -> list[str]:
+    """The reports; one that is still being written, or was interrupted, is empty."""
     with suppress(OSError):
         names = sorted(os.listdir(run_directory))
-        return [
-            os.path.join(run_directory, name)
-            for name in names
-            if re.fullmatch(r"stall-\d\.txt", name)
-        ]
+        reports = [name for name in names if re.fullmatch(r"stall-\d\.txt", name)]
+        paths = [os.path.join(run_directory, name) for name in reports]
+        return [path for path in paths if os.path.getsize(path)]
     return []
 
 
@@ -253,7 +253,7 @@ def report(run_directory: str, number: int, seconds: str, limit: float) -> None:
             os.unlink(os.path.join(dumps, f"alarm-{number}"))
             os.unlink(path)
             return
-        first = _first_sentence(path)
+        first = _first_sentence(path) or _NO_ANSWER
     except (OSError, subprocess.SubprocessError) as error:
         first = f"{type(error).__name__}: {error}"
     log().warning("nothing has ended in any process for %s: %s; %s", seconds, first, path)
