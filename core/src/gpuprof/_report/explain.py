@@ -765,6 +765,8 @@ def _confidence(answer: Explanation) -> str:
             "No stacks were sampled, so no line of code is named: set sampling to 20; gpuprof "
             "doctor says whether this Python can do it."
         )
+    elif answer.confidence.enough and not any((*answer.lines, *answer.extra)):
+        lines.append("No line of code has enough of the samples to be named: run more steps.")
     lines += answer.problems
     return "Confidence\n" + "\n".join(map(_filled, lines))
 
