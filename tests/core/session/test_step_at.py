@@ -118,3 +118,25 @@ def test_a_name_that_never_comes() -> None:
         "step_at: Learner.trian has marked no step: this process never called it; it called "
         "Learner.train"
     ) == marks.steps.why_none
+
+
+def test_an_actor_that_calls_its_own_method_has_steps() -> None:
+    """As a loop that runs inside a trainer; of a class that others may inherit from."""
+
+    class Trainer:
+        def fit(self) -> None:
+            for _ in range(2):
+                self.train()
+
+        def train(self) -> None:
+            pass
+
+    as_ray_does = Trainer.train
+    marks = Marks("Trainer.train")
+    for _ in range(2):  # at the first call of each of its methods
+        marks.steps.held(Trainer)
+    marks.steps.held(Marks)
+    Trainer().fit()
+    assert [0, "end", 1, "end"] == marks.made
+    as_ray_does(Trainer())
+    assert ([0, "end", 1, "end"], []) == (marks.made, marks.faults)

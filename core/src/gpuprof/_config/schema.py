@@ -202,7 +202,8 @@ class Config:
     )
     step_at: str | None = option(
         "What a step is under gpuprof run: each outermost call of MODULE:FUNCTION or "
-        "MODULE:CLASS.METHOD, or, on Ray, from one call of an actor's CLASS.METHOD to the next. "
+        "MODULE:CLASS.METHOD; on Ray also CLASS.METHOD of an actor: each call by itself, or from "
+        "one call by another process to the next. "
         "null: gpuprof looks for steps.",
         default=None,
     )

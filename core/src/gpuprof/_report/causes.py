@@ -577,6 +577,7 @@ _IF: Mapping[Name, str] = {
     "node": "if node {worker} were as fast as the others",
     "late start": "if {worker} began with the others",
     "pauses": "without the pauses of {workers}",
+    "between steps": "without the time between steps",
     "garbage collection": "without the garbage collector in {worker}",
     "imbalance": "if {group} were balanced in {scope}",
     "server": "if calls of {server} took half the time",
@@ -593,7 +594,8 @@ _IF: Mapping[Name, str] = {
 """By cause, the condition under which the run would take less time. For other causes, the condition
 is that the scope takes no time."""
 _AT_MOST = (
-    "bottleneck", "tail", "sample wait", "uneven tokens", "stale samples", "starved trainer",
+    "bottleneck", "between steps", "tail", "sample wait", "uneven tokens", "stale samples",
+    "starved trainer",
 )  # fmt: skip
 _LESS_OFTEN = "Do it less often, or while the next step runs; or let all ranks share it."
 _WORDS: Mapping[Name, Callable[[Finding], Words]] = {

@@ -154,15 +154,21 @@ class Session:
             end_step: called when a library ends what it calls a step.
             mark: makes the steps that the key ``step_at`` sets.
         """
-        on_call = self._follow_steps(mark) if mark is not None else None
+        steps = self._follow_steps(mark) if mark is not None else None
         if self.ledger is not None and self.row.get("instruments"):
             from gpuprof._session import instruments
             from gpuprof._session.instruments.instrument import Hooks
 
             ledger = self.ledger
             hooks = Hooks(
-                end_step, ledger.sent, ledger.event, on_call, ledger.sized, ledger.samples.add
+                end_step,
+                ledger.sent,
+                ledger.event,
+                sized=ledger.sized,
+                sample=ledger.samples.add,
             )
+            if steps is not None:
+                hooks = hooks._replace(called=steps.called, holds=steps.held)
             self._instruments += instruments.begin(
                 self.row["instruments"], self.timing, self.note, hooks
             )
@@ -178,7 +184,7 @@ class Session:
             )
             self.open(1)
 
-    def _follow_steps(self, mark: Mark) -> Callable[[str, str, object], None]:
+    def _follow_steps(self, mark: Mark) -> StepAt:
         from gpuprof._session.instruments.instrument import Instrument
         from gpuprof._session.step_at import StepAt
 
@@ -188,7 +194,7 @@ class Session:
         if self.ledger is not None:
             self.ledger.event(STEP_AT)
         self._step_at.install()
-        return self._step_at.called
+        return self._step_at
 
     def _make_ledger(self) -> LedgerWriter | None:
         budget = self.row.get("ledger")

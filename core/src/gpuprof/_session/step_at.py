@@ -30,7 +30,7 @@ class StepAt:
 
     Args:
         name: ``module:Class.method`` or ``module:function``; or ``Class.method`` for the method of
-            an actor that this process calls.
+            an actor that this process calls, or holds and calls.
         mark: makes the step with a given number.
     """
 
@@ -45,6 +45,7 @@ class StepAt:
         self._counted: object = None
         self._others: set[object] = set()
         self._seen: dict[str, None] = {}
+        self._actors: set[type] = set()
         self._problem = ""
         self._pid = os.getpid()
 
@@ -192,6 +193,17 @@ class StepAt:
         self._counted, self._others = actor, set()
         self._end()
         self._begin()
+
+    def held(self, actor: type) -> None:
+        """Note the class of the actor that this process holds.
+
+        The actor may call the method itself, as a loop does that runs inside it. Calls from other
+        processes are steps of theirs: Ray has looked up the method before it is replaced here.
+        """
+        class_name, _, method = self._path.rpartition(".")
+        if actor.__name__ == class_name and actor not in self._actors and hasattr(actor, method):
+            self._actors.add(actor)
+            self._instrument.guarded(self._instrument.replace, [actor], method, self._around)
 
     # Both
 

@@ -61,6 +61,7 @@ class Hooks(NamedTuple):
         event: see `LedgerWriter.event`.
         called: called before each call of an actor's method, with the name of the actor's class,
             the name of the method and the id of the actor.
+        holds: called with the class of the actor that this process holds.
         sized: see `LedgerWriter.sized`.
         sample: see `Samples.add`.
     """
@@ -71,6 +72,7 @@ class Hooks(NamedTuple):
     called: Callable[[str, str, object], object] | None = None
     sized: Callable[[Any, int], object] = _nothing
     sample: Callable[[str, str, int, int, Mapping[str, float]], object] = _nothing
+    holds: Callable[[type], object] = _nothing
 
 
 NO_HOOKS = Hooks()
@@ -104,6 +106,7 @@ class Instrument:
         self._hooks = hooks
         self.note_sent = hooks.sent
         self.note_called = hooks.called
+        self.note_actor = hooks.holds
         self.note_event = hooks.event
         self.note_sample = hooks.sample
         self._sized = hooks.sized

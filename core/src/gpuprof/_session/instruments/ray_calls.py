@@ -168,6 +168,9 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         def get_execution_info(*args: Any, **kwargs: Any) -> Any:
             info = original(*args, **kwargs)
             if instrument.on and this_worker.mode == in_worker:
+                actor = this_worker.actors.get(this_worker.actor_id)
+                if actor is not None:
+                    instrument.guarded(instrument.note_actor, type(actor))
                 # bound here, as `running` would look it up in each call
                 current_id = this_worker.core_worker.get_current_task_id
                 executor = instrument.guarded(
