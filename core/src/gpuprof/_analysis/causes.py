@@ -118,6 +118,8 @@ _ALWAYS = 0.9
 """Share of the steps from which a worker counts as always at work."""
 _LEAST_RUNNING = 0.05
 """Share of the time that a peer must need a processor to be one."""
+_MANY_CALLED = 16
+"""Processes from which a driver may take some percent of a step to call them all."""
 _QUEUED = 0.2
 """Share of their time, waiting and served, that calls must wait for earlier ones to be a queue."""
 _BUSY = 0.8
@@ -1238,12 +1240,13 @@ def _is_driver(record: Record, activity: Activity, kind: Kind) -> bool:
 
 
 def driver_in_scopes(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
-    """What a driver does in scopes; between its calls, it also takes time to make many of them."""
+    """What a driver does in scopes, which is not to make its calls, of which there may be many."""
 
     def is_in_scope(record: Record, activity: Activity, kind: Kind) -> bool:
         return activity[1] >= 0 and _is_driver(record, activity, kind)
 
-    if all(finding.cause != "driver" for finding in findings):
+    makes_many = len(record.run.processes) > _MANY_CALLED
+    if not makes_many and all(finding.cause != "driver" for finding in findings):
         yield from on_path("driver", is_in_scope)(record, findings)
 
 
