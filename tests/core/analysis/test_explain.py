@@ -1146,9 +1146,12 @@ def test_an_imbalance_is_told_from_work_that_varies(tmp_path: Path) -> None:
     assert [("imbalance", [])] == [(each.cause, each.workers) for each in found]
 
 
-@pytest.mark.parametrize(("waited", "says"), [(0.4, True), (0.2, False)])
-def test_a_slow_rank_that_waits_for_a_processor_is_a_hint(
-    waited: float, says: bool, tmp_path: Path
+@pytest.mark.parametrize(
+    ("waited", "others", "grade", "says"),
+    [(0.4, 0.0, "hint", True), (0.2, 0.0, "hint", False), (0.4, 0.4, "named", False)],
+)
+def test_a_slow_rank_that_waits_longer_for_a_processor_is_a_hint(
+    waited: float, others: float, grade: str, says: bool, tmp_path: Path
 ) -> None:
     """On an idle machine it may be faster; that may be all only if it waited for half of it."""
     made = [SimulatedLedger(f"Rank-{rank}") for rank in range(4)]
@@ -1159,9 +1162,10 @@ def test_a_slow_rank_that_waits_for_a_processor_is_a_hint(
             ledger.step(step, begin, begin + 100 * MS)
             ledger.span("work", begin, worked)
             ledger.span("barrier", worked, begin + 100 * MS, waits_for="barrier")
-            ledger.main = [(0, 0, 0), (3000 * MS, 0, int(waited * 3000) * MS * (rank == 1))]
+            ready = int(3000 * (waited if rank == 1 else others)) * MS
+            ledger.main = [(0, 0, 0), (3000 * MS, 0, ready)]
     (finding,) = explain(reading.read(write_run(tmp_path / "run", made))).findings
-    assert ("rank", "hint") == (finding.cause, finding.grade)
+    assert ("rank", grade) == (finding.cause, finding.grade)
     assert says == ("Rank-1 waited 40 % of its time for a processor" in words(finding).says)
 
 

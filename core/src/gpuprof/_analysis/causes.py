@@ -765,7 +765,8 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     ranks = {run.processes[number].rank for number in numbers}
     loop = run.steps[record.usual[0]].start, run.steps[record.usual[-1]].end
     starvation = max(waited(run.processes[number], *loop) or 0.0 for number in numbers)
-    may_explain = starvation * record.mean >= _MOST_OF_IT * straggler.excess
+    more = starvation - _waits_usually(record, straggler.group, numbers, loop)
+    may_explain = more >= STARVED and more * record.mean >= _MOST_OF_IT * straggler.excess
     faults = max(_more_faults(record, number) for number in numbers)
     activities = [
         (number, place)
@@ -792,7 +793,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         "profiled": _is_alone_profiled(record, straggler),
         "node": straggler.alone,
         "half": is_half,
-        "starved": starvation >= STARVED,
+        "starved": more >= STARVED,
         "outside": straggler.place == OUTSIDE and not stragglers.works_outside(run, numbers),
     }
     doubt: Doubt = next((why for why, applies in doubts.items() if applies), "")
@@ -828,6 +829,13 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         else (),
         doubt=doubt,
     )
+
+
+def _waits_usually(record: Record, group: str, slow: Sequence[int], loop: tuple[int, int]) -> float:
+    """The share of its time that one of the others in a group waits for a processor."""
+    others = [process for process in record.run.groups[group] if process.number not in slow]
+    waits = [share for process in others if (share := waited(process, *loop)) is not None]
+    return float(np.median(waits)) if waits else 0.0
 
 
 def _more_faults(record: Record, number: int) -> float:
