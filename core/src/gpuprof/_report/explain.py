@@ -126,6 +126,7 @@ def as_dict(answer: Explanation) -> dict[str, Any]:
     for (finding, line), entry in zip(causes, content["findings"], strict=True):
         del entry["facts"]
         entry["evenly"] = finding.facts.even or None
+        entry["at_once"] = finding.facts.at_once or None
         entry["doubt"] = finding.facts.doubt or None
         entry["line"] = None if line is None else stacks.as_dict(line)
         if finding.ratio == math.inf:
