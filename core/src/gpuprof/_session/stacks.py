@@ -47,7 +47,7 @@ _ALLOWANCE = 300.0
 the full rate: while it imports its libraries, every stack is new."""
 _GOLDEN = 0.618034
 """The golden ratio's fraction. Its multiples, modulo 1, spread most evenly."""
-_SWITCH = 1e-4
+_SWITCH = 2e-5
 """Seconds for which the sampler waits until the thread that has the GIL must give it up. It asks
 again after each, for nothing while C code keeps it."""
 _MOST_LATER = 0.005
