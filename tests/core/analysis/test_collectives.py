@@ -205,6 +205,27 @@ def test_a_wait_that_somebody_else_ends_is_no_collective(tmp_path: Path) -> None
     assert [] == reading.read(write_run(tmp_path, ledgers)).recognised
 
 
+def test_ranks_that_wake_up_late_have_met_when_the_first_one_leaves(tmp_path: Path) -> None:
+    """Where the last one comes early, another one gets a processor late."""
+    random = np.random.default_rng(1)
+    ledgers = [SimulatedLedger(f"Worker-{rank}") for rank in range(3)]
+    for rank, ledger in enumerate(ledgers):
+        ledger.event("process group", 0, name="default_pg", rank=rank, ranks=[(0, 1, 3)])
+    now = 0.0
+    for step in range(40):
+        early = step % 6 == 5
+        last = random.normal(9.5 if early else 23, 1)
+        ready = [random.normal(2, 0.3), random.normal(2, 0.3), last]
+        slept = [12.0 if early else random.uniform(1, 3), random.uniform(0, 1), 0.0]
+        for ledger, begin, late in zip(ledgers, ready, slept, strict=True):
+            ledger.span("load", int(now * MS), int((now + begin) * MS))
+            ledger.span("backward", int((now + begin) * MS), int((now + last + 4 + late) * MS))
+            ledger.step(step, int(now * MS), int((now + 50) * MS))
+        now += 50
+    run = reading.read(write_run(tmp_path, ledgers))
+    assert [Collective("Worker", "backward")] == run.recognised
+
+
 def test_equal_beginnings_tell_nothing(tmp_path: Path) -> None:
     """A rank that is slow before the reduction, inside the same scope, cannot be told."""
     run = reading.read(ddp(tmp_path, lambda random, *_: random.normal(5, 0.01)))

@@ -206,10 +206,13 @@ class _Calls:
             variance = float((residuals**2).sum()) / len(residuals)
             error = math.sqrt(variance / float((leads**2).sum()))
             converge = float(np.std(durations - leads)) <= _CONVERGE * float(np.std(leads))
+            # the others may wake up late
+            first = (ends - origin).min(axis=1).astype(float)
+            follows = _slope(of_steps[0], _centred(first, 0)) >= _FOLLOWS
             return (
                 converge
                 and slope - 2 * error >= _ONE_GROUP_SLOPE
-                and (of_steps[0].std() <= little or _slope(*of_steps[:2]) >= _FOLLOWS)
+                and (follows or of_steps[0].std() <= little)
             )
         slopes = [fit for fit in (of_ranks, of_steps) if fit[0].std() > little]
         exact = end_spread <= _EXACT * start_spread
