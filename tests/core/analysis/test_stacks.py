@@ -384,3 +384,25 @@ def test_a_run_without_samples_says_why_no_line_is_named(tmp_path: Path, slow: E
     assert [True, False] == [
         "No stacks were sampled" in text(one) for one in (answer(tmp_path / "run"), slow)
     ]
+
+
+def test_what_grows_has_a_line(tmp_path: Path) -> None:
+    """Not the one that takes most of the time, which always takes as long."""
+    ledger, samples, begin = SimulatedLedger("A-0"), [], 0
+    for step in range(60):
+        usual, long = 60, 60 + 2 * step
+        ledger.span("load", begin, begin + long * MS)
+        ledger.step(step, begin, begin + long * MS)
+        for at in range(step % 10, long, 10):
+            stack = [MAIN, (*BATCH[:3], 85), RESIZE] if at < usual else [MAIN, BATCH, LOADS]
+            start = begin + at * MS
+            samples.append((stack, 1, 1, 1, start - 10 * MS, start))
+        begin += long * MS
+    write_stacks(ledger.write(tmp_path / "run"), samples)
+    found = answer(tmp_path / "run")
+    assert found.trend is not None
+    assert found.trend.line is not None
+    assert 88 == found.trend.line.line
+    assert helps(found).startswith("see what grows in load of A, from ")
+    assert helps(found).endswith(" at data.py:88")
+    assert 88 == as_dict(found)["trend"]["line"]["line"]

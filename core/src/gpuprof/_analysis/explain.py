@@ -49,6 +49,7 @@ class Trend:
             of it.
         scope: the place there.
         took: seconds of a step that the path spends there, in the first and in the last quarter.
+        line: the line that takes longer there; ``None`` where samples do not tell.
     """
 
     first: float
@@ -56,6 +57,12 @@ class Trend:
     group: str = ""
     scope: str = ""
     took: tuple[float, float] = (0.0, 0.0)
+    line: stacks.Line | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether steps became longer."""
+        return self.last > self.first
 
 
 @attrs.frozen
@@ -330,7 +337,11 @@ class Explainer:
         table = (*rollouts.FIRST, *causes.CAUSES, *rollouts.LAST)
         findings = causes.find(record, confidence.reason, table)
         bottleneck = causes.bottleneck(record, confidence.reason, findings)
-        extra, lines, unreadable = stacks.find(record, findings)
+        trend = self._trend()
+        grows = (trend.group, trend.scope) if trend is not None and trend.is_up else ("", "")
+        extra, lines, growing, unreadable = stacks.find(record, findings, grows)
+        if trend is not None:
+            trend = attrs.evolve(trend, line=growing)
         return Explanation(
             run=run.name,
             driver="" if run.driver is None else run.processes[run.driver].name,
@@ -346,7 +357,7 @@ class Explainer:
                 "loop": record.loop / 1e9,
                 "in_steps": record.in_steps,
             },
-            trend=self._trend(),
+            trend=trend,
             attributes=attributes,
             mfu=mfu,
             never_ended=self._never_ended(),

@@ -312,6 +312,19 @@ class Code:
         slowest = self._run.processes[int(np.argmax(work))]
         return self.in_steps(slowest, WARM_UP, positions)
 
+    def growing(self, group: str, scope: str) -> Line | None:
+        """The line that takes longer in the last half of the steps than in the first."""
+        usual = self._loop.usual
+        half = usual[-(len(usual) // 2) :]
+        places = self._places(scope)
+        took = {
+            process.number: float(self._took(process, places)[half].sum())
+            for process in self._run.groups.get(group, ())
+        }
+        if not took:
+            return None
+        return self.in_steps(self._run.processes[max(took, key=took.__getitem__)], scope, half)
+
     def in_steps(self, process: Process, scope: str, positions: Sequence[int]) -> Line | None:
         """The line that makes a place take longer in the given steps than in the others."""
         places = self._places(scope)
@@ -435,13 +448,17 @@ class Code:
 
 
 def find(
-    loop: Loop, findings: Sequence[Finding]
-) -> tuple[list[Line | None], list[Line], list[str]]:
+    loop: Loop, findings: Sequence[Finding], grows: tuple[str, str]
+) -> tuple[list[Line | None], list[Line], Line | None, list[str]]:
     """The lines of a run.
 
+    Args:
+        grows: the group and the place in which steps become longer; empty if they do not.
+
     Returns:
-        The line of each finding; those of the places that bound its steps; and a sentence for each
-        file of samples that cannot be read.
+        The line of each finding; those of the places that bound its steps; the one that takes
+        longer in the last half of the steps; and a sentence for each file of samples that cannot
+        be read.
     """
     code = Code(loop)
     of_findings = [_of_finding(loop, code, finding) for finding in findings]
@@ -455,7 +472,8 @@ def find(
         if share >= _LEAST_PLACE and (process.name, scope) not in pairs:
             lines.append(code.most(process, scope))
     lines.append(code.in_warm_up())
-    return of_findings, [line for line in lines if line is not None], code.problems
+    growing = code.growing(*grows) if all(grows) else None
+    return of_findings, [line for line in lines if line is not None], growing, code.problems
 
 
 def _of_finding(loop: Loop, code: Code, finding: Finding) -> Line | None:

@@ -133,6 +133,8 @@ def as_dict(answer: Explanation) -> dict[str, Any]:
             entry["ratio"] = None
         advice = words(finding, _of_users(line))
         entry |= {"says": advice.says, "action": advice.action, "config": _config(answer, finding)}
+    if answer.trend is not None and answer.trend.line is not None:
+        content["trend"]["line"] = stacks.as_dict(answer.trend.line)
     content["lines"] = [stacks.as_dict(line) for line in answer.lines]
     confidence = content["confidence"]
     del confidence["remedy"]
@@ -229,6 +231,7 @@ def helps(answer: Explanation) -> str:
             doubt = ""
             if finding.grade == "hint" and busy(answer.processes):
                 doubt = ", unless the busy machine is why"
+            lead = _growth(answer, 2 * finding.saves) or lead
             return what_if(finding) + doubt + (f"; {lead}" if lead else "")
     if not answer.confidence.enough:
         return remedy(answer) or _reason(answer)
@@ -271,9 +274,8 @@ def helps(answer: Explanation) -> str:
     elif scope.startswith("("):
         work_there = f"what {who} does {_without_brackets(scope)}"
     faster = f"{nobody}make {work_there} faster: it takes {share} of a step"
-    trend = answer.trend
-    if trend is not None and trend.group and trend.last > trend.first:
-        return f"{nobody}see what grows {_of_trend(trend)}"
+    if growth := _growth(answer, 0.0):
+        return f"{nobody}{growth}"
     bottleneck = answer.bottleneck
     if bottleneck and bottleneck.facts.even >= LEAST_EVEN and bottleneck.scope == scope:
         even = percentage(bottleneck.facts.even)
@@ -550,7 +552,17 @@ def _of_trend(trend: Trend) -> str:
     place = f"in {trend.scope}" + f" of {trend.group}" * (not is_method)
     if trend.scope.startswith("("):  # it is no scope
         place = f"in {trend.group} {_without_brackets(trend.scope)}"
-    return f"{place}, from {first} to {last} a step"
+    line = f": {trend.line.name} at {stacks.where(trend.line)}" if trend.line is not None else ""
+    return f"{place}, from {first} to {last} a step{line}"
+
+
+def _growth(answer: Explanation, least: float) -> str:
+    """What to look at where steps become longer, as a clause; empty if that costs too little."""
+    trend = answer.trend
+    if trend is None or not trend.group or not trend.is_up:
+        return ""
+    costs = (trend.took[1] - trend.took[0]) / 2 / answer.seconds["mean"]
+    return f"see what grows {_of_trend(trend)}" if costs >= least else ""
 
 
 def _kind(kind: KindOfStep) -> str:
