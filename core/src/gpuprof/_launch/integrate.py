@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Sequence
@@ -43,10 +44,24 @@ def prepare(name: str, plugin: Framework) -> None:
 
 
 def leave() -> None:
-    """Undo `prepare` for processes started later: Ray's own hook reaches Ray's workers."""
-    os.environ.pop(VARIABLE, None)
+    """Undo `prepare` for processes started later: Ray's own hook reaches Ray's workers.
+
+    As this process ends, it says so if the framework has begun no run in it.
+    """
+    package = os.environ.pop(VARIABLE, "").partition("=")[0]
+    atexit.register(_say_if_nothing_began, package)
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path != _START]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+
+
+def _say_if_nothing_began(package: str) -> None:
+    driver = sys.modules.get("gpuprof.ray.driver")
+    if driver is None or not driver.began():
+        sys.stderr.write(
+            f"gpuprof: --integrate: nothing is recorded, because {package}'s settings select "
+            "nothing, or its trainer did not run; gpuprof run without --integrate records the job "
+            "as it is\n"
+        )
 
 
 def become(words: Sequence[str]) -> NoReturn:

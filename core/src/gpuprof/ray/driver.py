@@ -26,6 +26,7 @@ __all__ = [
     "begin_step",
     "config_of",
     "current",
+    "began",
     "end",
     "end_step",
     "group_name",
@@ -150,6 +151,11 @@ def whole_lives(config: Config) -> tuple[str, ...]:
 def current() -> Profiler | None:
     """The run of this process, if one has begun and not ended."""
     return None if _profiler is None or _profiler.ended else _profiler
+
+
+def began() -> bool:
+    """Whether a run has begun in this process, or gpuprof has said why none could."""
+    return _profiler is not None
 
 
 def end() -> None:
