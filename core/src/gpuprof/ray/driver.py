@@ -26,7 +26,6 @@ __all__ = [
     "begin_step",
     "config_of",
     "current",
-    "began",
     "end",
     "end_step",
     "group_name",
