@@ -92,7 +92,7 @@ _IN_A_HALF = 0.015
 """Share of the run that a lasting cause must save in each half of the run to be named."""
 _NEARLY_ALL = 0.7
 """Share of what all activities save, from which some of the activities replace all of them."""
-_CONTRADICTED = 0.5
+_CONTRADICTED = 0.25
 """Share of what a cause costs that it must save, where the path does not tell who waits for whom,
 for the saving to be believed."""
 _LEAST_SHARE = stragglers.LEAST_SHARE

@@ -463,7 +463,7 @@ class Explainer:
         times: dict[tuple[str, int], Floats] = {}
         for part, share in record.shares.items():
             number, place, _ = part
-            if not record.is_open(part):
+            if place == OUTSIDE or not record.is_open(part):
                 where = run.processes[number].group, place
                 times[where] = times.get(where, 0.0) + share * length
         ends = {

@@ -50,7 +50,9 @@ def words(finding: Finding, at: str = "") -> Words:
         once = f"Once is no pattern: if it comes back, see {at}."
         often = f"See {at}: do it less often, in smaller parts, or while the next step runs."
         of_cause = attrs.evolve(of_cause, action=once if len(finding.facts.at) == 1 else often)
-    if at and finding.cause in ("rank", "drift"):
+    if at and finding.cause == "late start":
+        of_cause = attrs.evolve(of_cause, action=f"See {at}, which it runs before.")
+    elif at and finding.cause in ("rank", "drift"):
         who = all_of(finding.workers)
         capture = f"capture {who} and another rank, and compare them."
         of_cause = attrs.evolve(of_cause, action=f"See {at}. If that is not it, {capture}")
@@ -253,8 +255,8 @@ def _garbage_collection(finding: Finding) -> Words:
     return Words(
         f"The garbage collector stops {who}{others} for {duration(finding.seconds)} a step, most "
         f"of it {where} {finding.scope}.",
-        "Call gc.freeze() once all is set up, and collect between steps: gc.disable(), and "
-        "gc.collect() in all ranks at the same steps.",
+        "Look for gc.collect() in the loop. If there is none, call gc.freeze() once all is set up, "
+        "and collect between steps: gc.disable(), and gc.collect() in all ranks at the same steps.",
     )
 
 
