@@ -79,6 +79,28 @@ def test_a_rank_that_is_slow_from_the_beginning_is_a_suspect(tmp_path: Path) -> 
     assert ("Trainer-3", "forward") == (found.worker, found.scope)
 
 
+@pytest.mark.parametrize(("slow_ranks", "is_found"), [({2: 200}, True), ({0: 160, 2: 200}, False)])
+def test_half_of_the_ranks_are_no_suspects(
+    slow_ranks: dict[int, int], is_found: bool, tmp_path: Path
+) -> None:
+    """The others may be the unusual ones."""
+    run = job(tmp_path, lambda _, rank: slow_ranks.get(rank, 100), 4, 32)
+    assert is_found == (suspect(reading.read(run)) is not None)
+
+
+@pytest.mark.parametrize(("quick", "is_found"), [(None, True), (9, False)])
+def test_few_steps_tell_of_a_rank_that_is_the_slowest_in_each(
+    quick: int | None, is_found: bool, tmp_path: Path
+) -> None:
+    """In one of them it is not: on a busy machine, chance does as much."""
+
+    def forward(step: int, rank: int) -> float:
+        return 100 if rank != 3 or step == quick else 150
+
+    run = job(tmp_path, forward, steps=18)
+    assert is_found == (suspect(reading.read(run)) is not None)
+
+
 def test_a_known_rank_is_no_suspect_again(tmp_path: Path) -> None:
     """Its report exists."""
     assert suspect(reading.read(job(tmp_path, slow)), known=["Trainer-3"]) is None

@@ -32,6 +32,8 @@ be as fast as the others before a profiler looks."""
 _LATEST = (32, 24, 20, 16, 12)
 """How many of the last steps `gpuprof explain`'s test is about, or those of `_LASTING` if there are
 more. Few show sooner that a rank became slow, more that it is slow by less."""
+_FEW = 20
+"""Steps below which a rank must be the slowest in each one of them."""
 _BY_CHANCE = 1e-5
 """The corrected probability of chance below which a rank is slow. With a look every second, chance
 gets there once a day at most, even if each look were about other steps; the rank must also be the
@@ -144,11 +146,15 @@ def _is_slow(run: Run, straggler: Straggler, step: float) -> bool:
     lead = float(np.median(leads))
     spread = TO_NORMAL * float(np.median(np.abs(leads - lead)))
     others = len(stragglers.members(run, straggler.group)) - 1
+    often = 1.0 if straggler.steps < _FEW else OFTEN
+    # of half of the ranks, nobody knows which half is slow
+    are_few = len(straggler.names) == 1 or 2 * len(straggler.names) <= others
     return (
         straggler.kind in ("rank", "node", "drift")
+        and are_few
         and straggler.probability <= _BY_CHANCE
         and straggler.gain >= _WORTH_ALL_ALONG * step
-        and straggler.slowest >= OFTEN * straggler.steps
+        and straggler.slowest >= often * straggler.steps
         and lead >= _STEADY * spread / others
     )
 
