@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gpuprof._analysis import run as runs
+from gpuprof._analysis import reading
 from support.waiting import DEADLINE
 
 PAGE = Path(__file__).parents[2] / "docs" / "ray.md"
@@ -34,7 +34,7 @@ def test_each_worker_of_ray_train_has_its_steps(address: str, tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stderr
     (directory,) = (file.parent for file in tmp_path.glob("gpuprof-output/*/run.json"))
-    run = runs.read(directory)
+    run = reading.read(directory)
     assert [0, 1, 2, 3, 4] == [step.number for step in run.steps]
     assert 2 == len(run.edges)
     assert {"backward", "report"} <= {place.name for place in run.places}
