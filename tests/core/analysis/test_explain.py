@@ -2073,3 +2073,22 @@ def test_a_run_that_hung_until_it_was_ended_says_so(
         ledger.span("teardown", over - 1000 * MS, over)
     said = " ".join(text(explain(reading.read(write_run(tmp_path / "run", ranks)))).split())
     assert hung == ("In its last 40 s, nothing ended in any process: it may have hung." in said)
+
+
+@pytest.mark.parametrize(("ranks", "cause"), [(2, ["driver"]), (17, [])])
+def test_a_driver_that_works_a_little_in_a_scope_is_named_beside_few_workers(
+    ranks: int, cause: list[str], tmp_path: Path
+) -> None:
+    """To call many of them takes it as long."""
+    driver = SimulatedLedger("Runner", "driver")
+    workers = [SimulatedLedger(f"A-{rank}") for rank in range(ranks)]
+    for step in range(30):
+        begin, keys = step * 108 * MS, [f"ray:{step}:{rank}" for rank in range(ranks)]
+        driver.span("advantage", begin, begin + 8 * MS)
+        for worker, key in zip(workers, keys, strict=True):
+            driver.sent(begin + 8 * MS, begin + 8 * MS + 1, key)
+            worker.span("act", begin + 8 * MS, begin + 108 * MS, releases=[key])
+        driver.span("ray.get", begin + 8 * MS + 1, begin + 108 * MS, waits=keys, waits_for="*")
+        driver.step(step, begin, begin + 108 * MS)
+    found = explain(reading.read(write_run(tmp_path / "run", [driver, *workers])))
+    assert cause == [finding.cause for finding in found.findings]

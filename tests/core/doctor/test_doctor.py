@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from gpuprof._config.load import load
 from gpuprof._config.schema import DISABLED
-from gpuprof._doctor import installed
+from gpuprof._doctor import installed, machine
 from gpuprof._doctor.examine import examine
 from gpuprof.backend.loading import known_backends
 from support import journal
@@ -141,3 +141,14 @@ def test_no_backend_at_all_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None
     (check,) = (check for check in examine(DISABLED) if check.name == "backend")
     assert check.ok
     assert check.remedy
+
+
+@pytest.mark.parametrize("can_sample", [False, True])
+def test_scopes_in_python_say_whether_stacks_are_sampled(
+    can_sample: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11 cannot be sampled without the compiled part."""
+    monkeypatch.setattr(machine.gpuprof_timing, "compiled", False)
+    monkeypatch.setattr(machine, "CAN_SAMPLE", can_sample)
+    monkeypatch.delenv(machine.PURE_VARIABLE, raising=False)
+    assert can_sample != ("stacks are not sampled" in machine._scopes().detail)

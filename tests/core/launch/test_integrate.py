@@ -79,3 +79,20 @@ def test_install_in_worker_loads_nothing_heavy(name: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     heavy = {*HEAVY, "gpuprof.settings", "gpuprof.ray.driver", f"{plugin}.settings", name}
     assert set() == heavy & set(json.loads(done.stdout))
+
+
+LEAVES = """
+import os, sys, types
+sys.modules["gpuprof.ray.driver"] = types.SimpleNamespace(began=lambda: {began})
+os.environ["GPUPROF_INTEGRATE"] = "a_framework=a_plugin"
+from gpuprof._launch import integrate
+integrate.leave()
+"""
+
+
+@pytest.mark.parametrize("began", [False, True])
+def test_a_job_of_which_nothing_is_recorded_says_so_as_it_ends(began: bool) -> None:
+    """Its own loop may use the framework's parts, but not its trainer."""
+    program = [sys.executable, "-c", LEAVES.format(began=began)]
+    said = subprocess.run(program, capture_output=True, text=True, check=True).stderr
+    assert began != ("--integrate: nothing is recorded, because a_framework's settings" in said)

@@ -89,3 +89,10 @@ def test_a_run_without_samples_says_so(tmp_path: Path) -> None:
     found = CliRunner().invoke(main, ["report", str(tmp_path / "run"), "--stacks", "collapsed"])
     assert 2 == found.exit_code, found.output
     assert "no stacks were sampled; see the key sampling" in found.output
+
+
+def test_a_run_that_is_not_there_is_not_one_without_samples(tmp_path: Path) -> None:
+    """The message names the path, not a key."""
+    missing = str(tmp_path / "run")
+    found = CliRunner().invoke(main, ["report", missing, "--stacks", "collapsed"])
+    assert (2, True) == (found.exit_code, f"{missing}: not found" in found.stderr)

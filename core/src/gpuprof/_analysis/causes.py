@@ -765,8 +765,10 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     ranks = {run.processes[number].rank for number in numbers}
     loop = run.steps[record.usual[0]].start, run.steps[record.usual[-1]].end
     starvation = max(waited(run.processes[number], *loop) or 0.0 for number in numbers)
-    more = starvation - _waits_usually(record, straggler.group, numbers, loop)
-    may_explain = more >= STARVED and more * record.mean >= _MOST_OF_IT * straggler.excess
+    difference = starvation - _waits_usually(record, straggler.group, numbers, loop)
+    may_explain = (
+        difference >= STARVED and difference * record.mean >= _MOST_OF_IT * straggler.excess
+    )
     faults = max(_more_faults(record, number) for number in numbers)
     activities = [
         (number, place)
@@ -793,7 +795,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         "profiled": _is_alone_profiled(record, straggler),
         "node": straggler.alone,
         "half": is_half,
-        "starved": more >= STARVED,
+        "starved": difference >= STARVED,
         "outside": straggler.place == OUTSIDE and not stragglers.works_outside(run, numbers),
     }
     doubt: Doubt = next((why for why, applies in doubts.items() if applies), "")
@@ -1253,8 +1255,8 @@ def driver_in_scopes(record: Record, findings: Sequence[Finding]) -> Iterator[Su
     def is_in_scope(record: Record, activity: Activity, kind: Kind) -> bool:
         return activity[1] >= 0 and _is_driver(record, activity, kind)
 
-    makes_many = len(record.run.processes) > _MANY_CALLED
-    if not makes_many and all(finding.cause != "driver" for finding in findings):
+    has_few = len(record.run.processes) <= _MANY_CALLED
+    if has_few and all(finding.cause != "driver" for finding in findings):
         yield from on_path("driver", is_in_scope)(record, findings)
 
 

@@ -339,9 +339,9 @@ class Explainer:
         bottleneck = causes.bottleneck(record, confidence.reason, findings)
         trend = self._trend()
         grows = (trend.group, trend.scope) if trend is not None and trend.is_up else ("", "")
-        extra, lines, growing, unreadable = stacks.find(record, findings, grows)
+        extra, lines, line_of_trend, unreadable = stacks.find(record, findings, grows)
         if trend is not None:
-            trend = attrs.evolve(trend, line=growing)
+            trend = attrs.evolve(trend, line=line_of_trend)
         return Explanation(
             run=run.name,
             driver="" if run.driver is None else run.processes[run.driver].name,

@@ -37,6 +37,8 @@ Integers = NDArray[np.int64]
 _SILENT = int((CLOCK_INTERVAL + LAST_SECONDS) * 1e9)
 """Nanoseconds after which a process without a new record has ended: an idle one notes its clocks.
 """
+_ENDING = 10e9
+"""Nanoseconds that the processes of a run may take to end."""
 _MOST_PATHS = 16 * 2**20
 """Characters of the paths of all places, beside one for each byte of the ledgers."""
 _MOST_CELLS = 2**19
@@ -307,10 +309,6 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
     return run
 
 
-_ENDING = 10e9
-"""Nanoseconds that the processes of a run may take to end."""
-
-
 def _quiet(ledgers: Sequence[Ledger]) -> float:
     """For how many seconds no scope or step has ended in a run that goes on."""
     ends = []
@@ -337,7 +335,7 @@ def _quiet_at_end(ledgers: Sequence[Ledger]) -> float:
 
 
 def _wall(ledger: Ledger, time: Any) -> Any:
-    """A time of a process, or several, on the clock that all processes of its node share."""
+    """A time of a process, or several, in nanoseconds of the wall clock."""
     return ledger.header["wall"] + time - ledger.header["monotonic"]
 
 

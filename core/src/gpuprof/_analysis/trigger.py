@@ -146,7 +146,7 @@ def _is_slow(run: Run, straggler: Straggler, step: float) -> bool:
     lead = float(np.median(leads))
     spread = TO_NORMAL * float(np.median(np.abs(leads - lead)))
     others = len(stragglers.members(run, straggler.group)) - 1
-    often = 1.0 if straggler.steps < _FEW else OFTEN
+    least = 1.0 if straggler.steps < _FEW else OFTEN
     # of half of the ranks, nobody knows which half is slow
     are_few = len(straggler.names) == 1 or 2 * len(straggler.names) <= others
     return (
@@ -154,7 +154,7 @@ def _is_slow(run: Run, straggler: Straggler, step: float) -> bool:
         and are_few
         and straggler.probability <= _BY_CHANCE
         and straggler.gain >= _WORTH_ALL_ALONG * step
-        and straggler.slowest >= often * straggler.steps
+        and straggler.slowest >= least * straggler.steps
         and lead >= _STEADY * spread / others
     )
 

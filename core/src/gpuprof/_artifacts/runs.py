@@ -165,14 +165,15 @@ def beginning(config: Config) -> Iterator[None]:
         is_users = config.staging_dir or config.output_dir != OUTPUT_DIR
         kind = OutputError if is_users and not full else NoPlace
         remedy = (
-            "make room, or set another directory"
+            "another directory, or make room"
             if full
-            else "name a directory that this process can create or write to"
+            else "a directory that this process can create or write to"
         )
         place = f" ({error.filename})" if error.filename else ""
         raise kind(
             f"{config.where('output_dir')}: {os.path.abspath(config.output_dir)!r} cannot be "
-            f"written: {error.strerror}{place}; {remedy}: output_dir, or GPUPROF_OUTPUT_DIR"
+            f"written: {error.strerror}{place}; set output_dir or GPUPROF_OUTPUT_DIR to "
+            f"{remedy}"
         ) from None
 
 

@@ -508,9 +508,11 @@ def _state(name: str, about: Run | Explanation, longest: float = 0.0) -> str:
     Args:
         longest: seconds of the slowest step.
     """
-    hung = ""
+    silence = ""
     if about.quiet > max(_LEAST_QUIET, _MUCH_LONGER * longest):
-        hung = f"In its last {about.quiet:.0f} s, nothing ended in any process: it may have hung."
+        silence = (
+            f"In its last {about.quiet:.0f} s, nothing ended in any process: it may have hung."
+        )
     stacks_now = f"`gpuprof stacks {name}` shows what its processes do now"
     running = f"It has not ended: this is what it has recorded so far. {stacks_now}."
     if about.quiet > max(_LEAST_QUIET, _MUCH_LONGER * longest):
@@ -520,11 +522,12 @@ def _state(name: str, about: Run | Explanation, longest: float = 0.0) -> str:
             f"what follows is about the time before. {stall}{stacks_now}."
         )
     return {
-        "ended": hung,
-        "interrupted": f"Ctrl-C ended it (SIGINT): the program did not end by itself. {hung}",
+        "ended": silence,
+        "interrupted": f"Ctrl-C ended it (SIGINT): the program did not end by itself. {silence}",
         "running": running,
         "killed": (
-            "It has no end: it was killed, and what its processes did last may be missing. " + hung
+            "It has no end: it was killed, and what its processes did last may be missing. "
+            + silence
         ),
         "unknown": f"It has no end. If it still runs, {stacks_now}.",
     }[about.state]
