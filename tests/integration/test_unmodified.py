@@ -277,6 +277,30 @@ def test_without_a_step_what_needs_no_edit_comes_first(tmp_path: Path) -> None:
     assert "no step is found; without an edit, name what makes a step: gpuprof run" in done.stderr
 
 
+BY_HAND = """
+import time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+tensors = [torch.zeros(8) for _ in range(5)]
+for step in range(20):
+    time.sleep(0.08 if dist.get_rank() == 1 else 0.02)
+    for tensor in tensors:
+        dist.all_reduce(tensor)
+dist.destroy_process_group()
+"""
+
+
+def test_a_loop_without_an_optimizer_has_the_steps_of_its_collectives(tmp_path: Path) -> None:
+    """And the rank that comes late to them is named."""
+    (tmp_path / "job.py").write_text(BY_HAND)
+    done = run(tmp_path, [*GPUPROF, "--", *TORCHRUN, "job.py"])
+    assert 0 == done.returncode, done.stderr
+    answer = explained(tmp_path)
+    assert "the ranks' collectives: torch.all_reduce" == answer["steps"]["round"]
+    # the first round has no known beginning; a machine that stops for a moment may end one more
+    assert answer["steps"]["all"] in range(17, 22)
+    assert ["Worker-1"] == answer["findings"][0]["workers"]
+
+
 OFF = """
 import concurrent.futures, queue, sys, threading
 replaced = [

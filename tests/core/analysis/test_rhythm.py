@@ -1,4 +1,4 @@
-"""Steps found in the calls of a driver that marks none."""
+"""Steps found in the calls of a driver, or in the collectives of ranks, where nobody marks them."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_step_begins_with_the_first_call_of_a_round(tmp_path: Path) -> None:
         ],
     )
     assert [100] * 11 == [step.duration for step in run.steps]
-    assert run.round == "Sim.play, Opt.update"
+    assert run.round == "the driver's calls: Sim.play, Opt.update"
 
 
 def test_a_loop_over_actors_is_no_round_of_its_own(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_ring_of_calls_is_waited_for_by_its_last_one(tmp_path: Path) -> None:
         driver.span("ray.wait", at + 10, at + 95, waits=[f"{at}-3"])
     found, _ = ledgers.ledgers(write_run(tmp_path, [driver, *hops]))
     run = reading.assemble("run", found, {})
-    assert ([100] * 11, "Hop.forward") == ([step.duration for step in run.steps], run.round)
+    assert ([100] * 11, "the driver's calls: Hop.forward") == ([step.duration for step in run.steps], run.round)
 
 
 def test_a_pool_of_tasks_has_no_steps(tmp_path: Path) -> None:
@@ -216,3 +216,102 @@ def test_a_trainers_call_is_proposed_before_those_of_the_workers_it_takes_from(
     run = reading.assemble("run", ledgers.ledgers(directory)[0], {})
     run.launched = True
     assert "step_at=Queue.get -- …, which Trainer-0 calls 4 times" in no_steps(run)
+
+
+WAIT = 1_000
+LOOPS = {
+    "one a step": ("r9", 1),
+    "one for each of six tensors": ("r9rrrrr", 6),
+    "sharded layers: gathered forward, gathered and scattered back": ("g5g5g5g5s5g5s5g5s5", 9),
+    "one for each of twelve layers, and a broadcast": ("r5" * 12 + "b8", 13),
+    "steps apart of two lengths": ("r9r4", 1),
+}
+"""The collectives of a step, each the first letter of its name, after how long a rank works."""
+NAMES = {"r": "all_reduce", "g": "all_gather", "s": "reduce_scatter", "b": "broadcast"}
+
+
+def met(directory: Path, loops: Sequence[str]) -> Run:
+    """A run of ranks that meet in these collectives; after a digit they have worked for so long."""
+    ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(len(loops))]
+    for rank, loop in zip(ranks, loops, strict=True):
+        now = 0
+        for number, letter in enumerate(loop):
+            if letter.isdigit():
+                now += WAIT * int(letter)
+                continue
+            name = f"torch.{NAMES[letter]}"
+            rank.span(name, now, now + 3, meets=[f"{number}"])
+            now += 4
+    run = reading.assemble("run", ledgers.ledgers(write_run(directory, ranks))[0], {})
+    run.launched = True
+    return run
+
+
+@pytest.mark.parametrize(("loop", "per_step"), LOOPS.values(), ids=LOOPS)
+def test_ranks_that_meet_again_and_again_have_steps(
+    loop: str, per_step: int, tmp_path: Path
+) -> None:
+    """One for each round of their collectives, however many these are; the first one is lost."""
+    run = met(tmp_path, [loop * 40] * 3)
+    count = sum(letter.isalpha() for letter in loop) * 40 // per_step
+    assert count - 1 == len(run.steps)
+    names = ", ".join(dict.fromkeys(f"torch.{NAMES[a]}" for a in loop if a.isalpha()))
+    assert f"the ranks' collectives: {names}" == run.round
+
+
+def test_a_collective_every_tenth_step_splits_no_step(tmp_path: Path) -> None:
+    """The others tell where steps end."""
+    run = met(tmp_path, [("r9rrb" * 10 + "g3") * 12] * 2)
+    assert 119 == len(run.steps)
+
+
+@pytest.mark.parametrize("pause", [40, 60])
+def test_a_checkpoint_now_and_then_makes_no_longer_steps(pause: int, tmp_path: Path) -> None:
+    """The steps between have pauses of their own."""
+    run = met(tmp_path, [("r9" * 9 + "9" * (pause // 9) + "r9") * 8] * 2)
+    assert 79 == len(run.steps)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    ["r9" * 7, "".join(RANDOM.choices(["r5", "g5", "b5", "s5"], k=200))],
+    ids=["too few", "no order"],
+)
+def test_collectives_that_do_not_repeat_are_no_steps(loop: str, tmp_path: Path) -> None:
+    """A wrong step is worse than none."""
+    run = met(tmp_path, [loop] * 2)
+    assert ([], "") == (run.steps, run.round)
+
+
+def test_ranks_that_do_not_meet_in_the_same_order_have_no_steps(tmp_path: Path) -> None:
+    """Their collectives cannot be those of one loop."""
+    assert [] == met(tmp_path, ["r9b9" * 20, "b9r9" * 20]).steps
+
+
+@pytest.mark.parametrize("parts", [2, 8])
+def test_stages_that_send_to_each_other_have_steps(parts: int, tmp_path: Path) -> None:
+    """Of as many messages as parts of a batch go forward and back, in the middle twice as many."""
+    stages = [SimulatedLedger(f"Worker-{rank}") for rank in range(3)]
+    for step in range(20):
+        for part in range(parts):
+            now = WAIT * (step * 8 * parts + 2 * part)
+            back = now + WAIT * 4 * parts
+            for left, right, at in ((0, 1, 1), (1, 2, 2)):
+                key = f"{step}-{part}-{left}"
+                stages[left].span("torch.send", now + at, now + at + 1, meets=[key])
+                stages[right].span("torch.recv", now + at, now + at + 1, meets=[key])
+                stages[right].span("torch.send", back - at, back - at + 1, meets=[f"{key}b"])
+                stages[left].span("torch.recv", back - at, back - at + 1, meets=[f"{key}b"])
+    run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, stages))[0], {})
+    assert (19, "the ranks' messages: torch.send, torch.recv") == (len(run.steps), run.round)
+
+
+def test_ranks_that_mark_steps_keep_them(tmp_path: Path) -> None:
+    """Also if only one of them does."""
+    ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(2)]
+    for at in range(20):
+        for rank in ranks:
+            rank.span("torch.all_reduce", 100 * at + 90, 100 * at + 99, meets=[f"{at}"])
+    ranks[0].step(0, 0, 1000)
+    run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, ranks))[0], {})
+    assert (1, "") == (len(run.steps), run.round)

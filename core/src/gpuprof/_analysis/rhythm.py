@@ -1,21 +1,28 @@
-"""Steps that nobody marked, found in the driver's calls: a loop repeats them.
+"""Steps that nobody marked: rounds of the calls of a driver, or of the collectives of ranks.
 
 A driver that calls sample, train and sync in turn has a step for each round of the three. Rounds
 may differ: some may also evaluate, or sample more often. So one call that comes once in each round
 tells where rounds begin, and the others belong to the round in which they were sent.
+
+Ranks without a driver have a step for each round of the collectives in which they meet. If all of
+these have the same name, the pauses between them tell where rounds begin.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 
 import attrs
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
-from gpuprof._analysis.run import Process, Run, Step
-from gpuprof._artifacts.ledger import RELEASES, WAITS
+from gpuprof._analysis.run import Integers, Process, Run, Step
+from gpuprof._artifacts.ledger import RELEASES, STEP, WAITS, Ledger
+from gpuprof._session.instruments.collectives import POINT_TO_POINT
 from gpuprof._session.instruments.ray_calls import SERIALIZE
 
 _LEAST_ROUNDS = 8
@@ -27,6 +34,18 @@ _IN_ROUNDS = 0.75
 """Share of the loop's calls that must be the rounds' own: more would be another loop's."""
 _IN_LOOP = 0.5
 """Share of the driver's calls that the loop must contain."""
+_LONGEST_ROUND = 1000
+"""Collectives of a round that are looked at."""
+_REPEATS = 0.5
+"""Share of the collectives, beyond chance, that must have the names of those a round before."""
+_IN_PAUSES = 0.9
+"""Share of the time between collectives that pauses between rounds make up."""
+_LONGEST_MARK = 8
+"""Meetings in a row by which the end of a round is told."""
+_MEETING = [
+    ("key", "<u8"), ("name", "U64"), ("start", "<i8"), ("end", "<i8"), ("message", "?"),
+    ("peer", "<i8"),
+]  # fmt: skip
 
 _MOST_SENDERS = 4
 """Processes whose calls are looked at for a step to propose."""
@@ -187,7 +206,7 @@ def _is_loop_of_one(calls: Sequence[Call], parts: Sequence[range], own: set[Meth
 
 
 def find_steps(run: Run, driver: Process) -> tuple[list[Step], str]:
-    """The rounds of a driver's calls as steps, from 0, and the methods that they call.
+    """The rounds of a driver's calls as steps, from 0, and in words what a round is.
 
     Empty if its calls do not repeat. A step lasts from the first call of a round to that of the
     next one, so the last round has no known end and is left out.
@@ -197,7 +216,137 @@ def find_steps(run: Run, driver: Process) -> tuple[list[Step], str]:
     if loop is None:
         return [], ""
     times = [calls[at].time for at in loop.starts]
-    return [Step(number, *edges) for number, edges in enumerate(pairwise(times))], str(loop)
+    return [Step(number, *edges) for number, edges in enumerate(pairwise(times))], (
+        f"the driver's calls: {loop}"
+    )
+
+
+def mark_meetings(ledgers: Sequence[Ledger]) -> str:
+    """Mark the rounds of the ranks' collectives as steps, from 0, in the ranks' ledgers.
+
+    A step lasts from the end of one collective of a round to the end of the same one in the next
+    round. Of collectives in groups of different sizes, those of the largest count. Messages between
+    two ranks count if there are no collectives that repeat.
+
+    Returns:
+        In words what a round is; empty if nothing repeats, and no step is marked.
+    """
+    meetings = [_meetings(ledger) for ledger in ledgers]
+    owners: dict[int, list[int]] = {}
+    for number, of_rank in enumerate(meetings):
+        for key in of_rank["key"].tolist():
+            owners.setdefault(key, []).append(number)
+    for number, of_rank in enumerate(meetings):
+        at = np.flatnonzero(of_rank["message"])
+        of_rank["peer"][at] = [sum(owners[key]) - number for key in of_rank["key"][at].tolist()]
+    sizes = {len(ranks) for ranks in owners.values()} - {1}
+    for size, messages in [*((size, False) for size in sorted(sizes, reverse=True)), (2, True)]:
+        of_size = [key for key, ranks in owners.items() if len(ranks) == size]
+        wanted = [
+            of_rank[np.isin(of_rank["key"], of_size) & (of_rank["message"] == messages)]
+            for of_rank in meetings
+        ]
+        kept = {number: rows for number, rows in enumerate(wanted) if len(rows)}
+        found = _rounds_of(kept, messages)
+        for number, moments in found.items():
+            steps = enumerate(pairwise(moments.tolist()))
+            edges = [((step, begin, 1), (step, end, 0)) for step, (begin, end) in steps]
+            ledgers[number].edges = np.array([row for rows in edges for row in rows], STEP)
+        if found:
+            names = dict.fromkeys(str(name) for rows in kept.values() for name in rows["name"])
+            return f"the ranks' {'messages' if messages else 'collectives'}: {', '.join(names)}"
+    return ""
+
+
+def _meetings(ledger: Ledger) -> NDArray[np.void]:
+    """A rank's collectives and messages, each once, in order of their ends: an array of `_MEETING`.
+
+    One that does not wait ends when the rank has waited for it.
+    """
+    found: dict[int, tuple[str, int, int]] = {}
+    links = ledger.links[np.argsort(ledger.links["end"], kind="stable")]
+    columns = (links[name].tolist() for name in ("key", "place", "start", "end"))
+    for key, place, start, end in zip(*columns, strict=True):
+        name, first, _ = found.pop(key, (ledger.places[place].key, start, end))
+        found[key] = name, first, end
+    rows = [
+        (key, name, start, end, name.removeprefix("torch.") in POINT_TO_POINT, -1)
+        for key, (name, start, end) in found.items()
+        if name.startswith("torch.")
+    ]
+    return np.array(rows, _MEETING)
+
+
+def _rounds_of(ranks: Mapping[int, NDArray[np.void]], messages: bool) -> dict[int, Integers]:
+    """The moments at which the rounds of each rank end; empty if the ranks do not agree on them.
+
+    Args:
+        ranks: the meetings of each rank. All have the same collectives in the same order, but not
+            the same messages.
+    """
+    if len(ranks) < 2 or any(len(rows) > _MOST_CALLS for rows in ranks.values()):
+        return {}
+    first = next(iter(ranks.values()))
+    if messages:
+        ends = {rank: _ends_of_rounds(rows) for rank, rows in ranks.items()}
+    elif all(np.array_equal(rows["name"], first["name"]) for rows in ranks.values()):
+        ends = dict.fromkeys(ranks, _ends_of_rounds(first))
+    else:
+        return {}
+    counts = {len(positions) for positions in ends.values()}
+    if len(counts) > 1 or min(counts) <= _LEAST_ROUNDS:
+        return {}
+    return {rank: rows["end"][ends[rank]] for rank, rows in ranks.items()}
+
+
+def _ends_of_rounds(meetings: NDArray[np.void]) -> list[int]:
+    """The position of the last meeting of each round of a rank; empty if they do not repeat."""
+    _, names = np.unique(meetings[["name", "peer"]], return_inverse=True)
+    for period in _periods(names):
+        if period == 1:
+            return _before_pauses(np.maximum(meetings["start"][1:] - meetings["end"][:-1], 1))
+        # The shortest sequence that comes once in a round marks where it ends.
+        times = len(names) / period
+        for length in range(1, min(period, _LONGEST_MARK) + 1):
+            sequences = [tuple(part) for part in sliding_window_view(names, length).tolist()]
+            often = [s for s, n in Counter(sequences).items() if _USUAL <= n / times <= 1 / _USUAL]
+            if often:
+                return [at + length - 1 for at, s in enumerate(sequences) if s == often[0]]
+    return []
+
+
+def _periods(names: Integers) -> list[int]:
+    """After how many meetings their names may repeat, the fewest first; empty if they do not.
+
+    Names that repeat by chance, as most are alike, do not count.
+    """
+    chance = float(((np.bincount(names) / len(names)) ** 2).sum()) if len(names) else 0.0
+    if chance == 1:
+        return [1]
+    longest = min(_LONGEST_ROUND, len(names) // _LEAST_ROUNDS)
+    agreement = [
+        (float((names[lag:] == names[:-lag]).mean()) - chance) / (1 - chance)
+        for lag in range(1, longest + 1)
+    ]
+    least = max(_REPEATS, _USUAL * max(agreement, default=0.0))
+    return [lag for lag, share in enumerate(agreement, 1) if share >= least and lag > 1]
+
+
+def _before_pauses(pauses: Integers) -> list[int]:
+    """The positions of the meetings that end a round, by the time from each to the next.
+
+    Between those of one round a rank does next to nothing. So the pauses after rounds make up most
+    of the time. All meetings end a round if most of them have such a pause.
+    """
+    longest_first = np.sort(pauses)[::-1]
+    sums = np.cumsum(longest_first)
+    count = int(np.searchsorted(sums, _IN_PAUSES * sums[-1])) + 1 if len(sums) else 0
+    if count >= len(pauses) / 2:
+        return list(range(len(pauses) + 1))
+    # a machine that is busy for a moment makes a few of the others long
+    long, short = np.median(longest_first[:count]), np.median(longest_first[count:])
+    positions: list[int] = np.flatnonzero(pauses > np.sqrt(long * short)).tolist()
+    return positions
 
 
 def sent_calls(run: Run, process: Process) -> list[Call]:

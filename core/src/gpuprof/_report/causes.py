@@ -140,7 +140,7 @@ def config(finding: Finding, rounds: bool, launched: bool) -> str:
     """The settings that capture a cause with a profiler; empty if no settings can.
 
     Args:
-        rounds: whether a step is a round of the driver's calls, so that the settings cannot name
+        rounds: whether a step is a round of calls, so that the settings cannot name
             steps: rounds are not known while a job runs.
         launched: whether `gpuprof run` started the run. Then the result is a whole command;
             otherwise it is variables to put in front of the job's command.

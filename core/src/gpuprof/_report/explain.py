@@ -535,7 +535,7 @@ def _state(name: str, about: Run | Explanation, longest: float = 0.0) -> str:
 
 def _what_a_step_is(steps: Mapping[str, Any]) -> str:
     if steps["round"]:
-        return f"A step is a round of the driver's calls: {steps['round']}."
+        return f"A step is a round of {steps['round']}."
     return "A step lasts from the end of one step of the optimizer to the end of the next."
 
 
