@@ -173,7 +173,10 @@ def test_a_ring_of_calls_is_waited_for_by_its_last_one(tmp_path: Path) -> None:
         driver.span("ray.wait", at + 10, at + 95, waits=[f"{at}-3"])
     found, _ = ledgers.ledgers(write_run(tmp_path, [driver, *hops]))
     run = reading.assemble("run", found, {})
-    assert ([100] * 11, "the driver's calls: Hop.forward") == ([step.duration for step in run.steps], run.round)
+    assert ([100] * 11, "the driver's calls: Hop.forward") == (
+        [step.duration for step in run.steps],
+        run.round,
+    )
 
 
 def test_a_pool_of_tasks_has_no_steps(tmp_path: Path) -> None:
