@@ -1263,6 +1263,39 @@ def test_what_a_rank_does_in_no_scope_is_the_answer(
     assert would_help == helps(found)
 
 
+@pytest.mark.parametrize("late", [(1, 2), (2, 2)], ids=["another one before each", "one"])
+def test_a_rank_is_late_for_one_of_several_collectives(
+    late: tuple[int, int], tmp_path: Path
+) -> None:
+    """In no scope, one rank comes 20 ms late to the first, and one 30 ms late to the second."""
+    ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(4)]
+    random = np.random.default_rng(4)
+    now = 0
+    for step in range(40):
+        begin = now
+        for name, who, by in (("broadcast", late[0], 20), ("all_reduce", late[1], 30)):
+            works = [
+                int((40 + by * (rank == who) + random.normal(0, 0.3)) * MS) for rank in range(4)
+            ]
+            end = now + max(works) + MS
+            for rank, work in zip(ranks, works, strict=True):
+                meets = [f"{name}:{step}"]
+                rank.span(f"torch.{name}", now + work, end, waits_for="barrier", meets=meets)
+            now = end
+        for rank in ranks:
+            rank.step(step, begin, now)
+    found = explain(reading.read(write_run(tmp_path, ranks)))
+    first, *others = found.findings
+    assert ("Worker-2", "hint") == (first.worker, first.grade)
+    if late[0] == late[1]:
+        assert [] == others
+        assert pytest.approx(50 / 132, abs=0.03) == first.saves
+    else:
+        assert ("late start", "(before torch.all_reduce)") == (first.cause, first.scope)
+        assert "Worker-2 may begin torch.all_reduce 30" in words(first).says
+        assert [("late start", "Worker-1")] == [(f.cause, f.worker) for f in others]
+
+
 def called_now_and_then(
     directory: Path, milliseconds: Callable[[int, int], float], every: int, steps: int = 100
 ) -> Explanation:

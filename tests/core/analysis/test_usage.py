@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 from gpuprof._analysis import reading, usage
 from gpuprof._analysis.explain import Explanation
@@ -259,6 +260,16 @@ def test_a_thread_that_holds_the_gil_is_named(tmp_path: Path) -> None:
     assert pytest.approx(40 / 84, abs=0.03) == finding.saves
     assert "Rank-1 stands still for 4" in words(finding).says
     assert "while its thread burner runs: it waits for Python's global lock" in words(finding).says
+
+
+def test_a_cause_in_what_is_not_explained_says_what_to_do(tmp_path: Path) -> None:
+    """Rather than to mark the part that it is about."""
+    answer = ranks(tmp_path, (40, 40, 0, 0), (80, 40, 0, 40))
+    (finding,) = answer.findings
+    blind = attrs.evolve(answer.confidence, reason="unexplained", worker="Rank-1")
+    unsure = attrs.evolve(answer, findings=[attrs.evolve(finding, saves=None)], confidence=blind)
+    what = "let the thread burner of Rank-1 work in a process, or in code that releases the GIL"
+    assert what == helps(unsure)
 
 
 def test_a_method_that_waits_for_a_thread_does_not_wait_for_the_gil(tmp_path: Path) -> None:

@@ -807,7 +807,9 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
             worker=straggler.names[0],
             workers=list(straggler.names),
             group=straggler.group,
-            scope=record.name(straggler.place),
+            scope=record.name(straggler.place)
+            if straggler.late_for < 0
+            else f"(before {record.name(straggler.late_for)})",
             steps=straggler.slowest,
             of=straggler.steps,
             probability=straggler.probability,

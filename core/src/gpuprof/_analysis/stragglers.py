@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Literal
 
@@ -30,9 +30,19 @@ from numpy.typing import NDArray
 
 from gpuprof._analysis import odds, roles
 from gpuprof._analysis.path import CALLS
-from gpuprof._analysis.run import OUTSIDE, Process, Run, by_name, of_others, of_ranks, rows_of
-from gpuprof._analysis.waits import DATA
+from gpuprof._analysis.run import (
+    OUTSIDE,
+    Integers,
+    Process,
+    Run,
+    by_name,
+    of_others,
+    of_ranks,
+    rows_of,
+)
+from gpuprof._analysis.waits import BARRIER, DATA
 from gpuprof._artifacts.ledger import RELEASES, WAITS
+from gpuprof._session.instruments.collectives import MESSAGES
 
 Floats = NDArray[np.float64]
 
@@ -127,6 +137,8 @@ class Straggler:
         others: nanoseconds by step, the median of the other ranks.
         most: nanoseconds by step of the slowest of the other ranks.
         alone: whether no other worker on its node could be compared, so that the node may be slow.
+        late_for: of a late start, the position in `Run.places` of what it comes late to; ``-1`` for
+            its first scope in a step.
     """
 
     kind: Kind
@@ -141,6 +153,7 @@ class Straggler:
     others: Floats
     most: Floats
     alone: bool = False
+    late_for: int = -1
 
     @property
     def excess(self) -> float:
@@ -417,10 +430,16 @@ def _of_group(
         late = _tested(delays, "late start", group, names, numbers, BEFORE, least)
         if late is not None and not _begin_alike(run, ranks, late):
             late = None
+    later = []
+    for place, delays in _arrivals(run, group, ranks):
+        late_for_it = _tested(delays[usual], "late start", group, names, numbers, BEFORE, least)
+        if late_for_it is not None:
+            later.append(attrs.evolve(late_for_it, late_for=place))
     suspicions = [
         suspicion
-        for suspicion in (*suspicions, late)
-        if not _may_wait_outside(run, suspicion, late) and not _lacks_peers(suspicion, of_places)
+        for suspicion in (*suspicions, late, *later)
+        if not any(_may_wait_outside(run, suspicion, other) for other in (late, *later))
+        and not _lacks_peers(suspicion, of_places)
     ]
     nodes = sorted({rank[0].node for rank in ranks})
     if len(nodes) > 1 and len(nodes) < len(ranks):
@@ -563,6 +582,58 @@ def _delays(run: Run, ranks: Sequence[Sequence[Process]], call_times: _Called) -
                 since = np.maximum(begins, call_times.before(process, first))
                 delays[:, column] += np.where(inside, first - since, 0)
     return delays
+
+
+def _arrivals(
+    run: Run, group: str, ranks: Sequence[Sequence[Process]]
+) -> Iterator[tuple[int, Floats]]:
+    """Nanoseconds that each rank is in no scope before it meets the others, by step and rank.
+
+    For each place in which all ranks of a group meet in most steps, if there are several: before
+    one of them this rank may be late, and before another one that.
+    """
+    numbers = [process.number for process in chain.from_iterable(ranks)]
+    if not outside(run, group) or works_outside(run, numbers):
+        return
+    delays: dict[int, Floats] = {}
+    for column, rank in enumerate(ranks):
+        for process in rank:
+            place, start, end = _top_level(run, process)
+            begins, ends = run.step_edges(process)
+            at = np.searchsorted(begins, start, "right") - 1
+            inside = (at >= 0) & (start < ends[at])
+            since = np.maximum(np.append(begins[:1], end[:-1]), begins[at])
+            for number in np.unique(place[inside]).tolist():
+                place_of = run.places[number]
+                if place_of.waits_for == BARRIER and place_of.name not in MESSAGES:
+                    mine = inside & (place == number)
+                    by_step = delays.setdefault(number, np.full((len(run.steps), len(ranks)), -1.0))
+                    by_step[at[mine], column] = by_step[at[mine], column].clip(0)
+                    np.add.at(by_step[:, column], at[mine], (start - since)[mine].clip(0))
+    met = {
+        place: by_step.clip(0)
+        for place, by_step in delays.items()
+        if ((by_step[run.usual] >= 0).mean(axis=0) >= roles.STEADY).all()
+    }
+    if len(met) > 1:
+        yield from met.items()
+
+
+def _top_level(run: Run, process: Process) -> tuple[Integers, Integers, Integers]:
+    """Place, start and end of the scopes inside no other, in order, of the thread with the most."""
+    ledger = process.ledger
+    spans = ledger.spans[
+        np.isin(
+            ledger.spans["place"],
+            [number for number, place in enumerate(ledger.places) if place.depth == 1],
+        )
+    ]
+    if len(spans):
+        spans = spans[spans["track"] == np.bincount(spans["track"]).argmax()]
+    spans = spans[np.argsort(spans["start"], kind="stable")]
+    return (
+        process.places[spans["place"]], spans["start"] + ledger.offset, spans["end"] + ledger.offset
+    )  # fmt: skip
 
 
 def _begin_alike(run: Run, ranks: Sequence[Sequence[Process]], late: Straggler) -> bool:

@@ -12,6 +12,7 @@ from gpuprof._analysis.causes import STARVED, Doubt, Finding, Name
 from gpuprof._analysis.loop import BETWEEN_CALLS, NAMES
 from gpuprof._analysis.run import OUTSIDE
 from gpuprof._analysis.stays import OfSamples
+from gpuprof._analysis.stragglers import BEFORE
 from gpuprof._analysis.usage import Usage
 from gpuprof._artifacts.early_ends import listed
 from gpuprof._artifacts.receipt import size_text
@@ -191,8 +192,11 @@ def _node(finding: Finding) -> Words:
 def _late_start(finding: Finding) -> Words:
     who = all_of(finding.workers)
     caller = ", or why its caller calls it so late" if finding.facts.called else ""
+    what = "its first scope"
+    if finding.scope != NAMES[BEFORE]:
+        what = finding.scope.removeprefix("(before ").removesuffix(")")
     return Words(
-        f"{who} {_does(finding, 'begin')} its first scope {duration(finding.seconds)} a step later "
+        f"{who} {_does(finding, 'begin')} {what} {duration(finding.seconds)} a step later "
         f"than the others of its group, and was the last in {finding.steps} of {finding.of} steps.",
         f"See what {who} does before{caller}.",
     )
@@ -301,10 +305,13 @@ def _processor(finding: Finding) -> Words:
 def _interpreter(finding: Finding) -> Words:
     thread = _usage(finding).thread
     name = "another thread" if thread is None else f"its thread {thread.name}"
+    to_move = f"another thread of {finding.worker}"
+    if thread is not None:
+        to_move = f"the thread {thread.name} of {finding.worker}"
     return Words(
         f"{finding.worker} stands still for {duration(finding.seconds)} a step in the midst of its "
         f"work while {name} runs: it waits for Python's global lock (GIL), or for that thread.",
-        f"Let {name} work in a process, or in code that releases the GIL.",
+        f"Let {to_move} work in a process, or in code that releases the GIL.",
     )
 
 

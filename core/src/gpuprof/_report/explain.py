@@ -234,10 +234,12 @@ def helps(answer: Explanation) -> str:
             lead = _growth(answer, 2 * finding.saves) or lead
             return what_if(finding) + doubt + (f"; {lead}" if lead else "")
     if not answer.confidence.enough:
-        return remedy(answer) or _reason(answer)
+        about_it = (c for c in causes if answer.confidence.worker in c.workers)
+        action = next((_action(answer, c) for c in about_it if c.saves is None), "")
+        return action or remedy(answer) or _reason(answer)
     for finding in causes:
         if finding.saves is None:
-            return words(finding).action
+            return _action(answer, finding)
     nobody = (
         "no rank stands out"
         if answer.steps["counted"] >= LEAST_STEPS
@@ -290,6 +292,12 @@ def helps(answer: Explanation) -> str:
         return f"{faster}, {of_it} of that in {line.name} at {stacks.where(line)}"
     lead = _lead(answer, _LEAST_LEAD)
     return f"{faster}; {lead}" if lead else faster
+
+
+def _action(answer: Explanation, finding: Finding) -> str:
+    """What to do about a cause, as part of a line."""
+    action = words(finding, _of_users(answer.extra[answer.findings.index(finding)])).action
+    return action[:1].lower() + action[1:].removesuffix(".")
 
 
 def _lead(answer: Explanation, least: float) -> str:
