@@ -88,8 +88,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip what needs a GPU or a tool that is not there, and put what takes long first.
 
-    CI says that there must be an nsys.
+    Of a class with the attribute `each_run`, the other tests are exhaustive. CI says that there
+    must be an nsys.
     """
+    for item in items:
+        each_run = getattr(getattr(item, "cls", None), "each_run", None)
+        if each_run is not None and getattr(item, "originalname", "") not in each_run:
+            item.add_marker(pytest.mark.exhaustive)
     if not config.getoption("exhaustive"):
         left_out = [item for item in items if item.get_closest_marker("exhaustive")]
         items[:] = [item for item in items if item not in left_out]

@@ -50,6 +50,9 @@ QUICK = {
 }
 NEEDS_NSYS = ("range_cost", "real_cluster")
 LONG = (
+    "diff_pairs",  # tests/truth has runs that are compared
+    "on_a_card",  # there is none here
+    "range_cost",
     "armed_idle",
     "sampling_cost",
     "machine_causes",  # tests/integration/test_usage.py has a real run

@@ -233,6 +233,7 @@ def test_the_demo_refuses_a_missing_tool(tmp_path: Path) -> None:
     assert [] == list(tmp_path.glob("gpuprof-output/*/*"))
 
 
+@pytest.mark.exhaustive  # with nsys, the same run is compared with the one on Ray
 def test_the_serial_run_under_cprofile(serial: str) -> None:
     """In one process a standard Python profiler sees the workers' functions, without Ray."""
     assert "Runner profile tree view:\nmain_loop: " in serial

@@ -106,8 +106,11 @@ EXHAUSTIVE = {
     *(("session", fault) for fault in SESSION),
     ("nvtx", "SIGTERM of the worker"),
     ("nvtx", "SIGTERM of all"),
+    ("nvtx", "SIGKILL of all"),
+    ("nvtx", "exit_actor"),
+    ("nvtx", "ray.kill"),
 } - {("session", "SIGTERM of all")}
-"""Of two signals that end a process in the same way, and of the gates, each run tries one."""
+"""Of the ways in which a process ends alike, and of the gates, each run tries one."""
 
 
 @pytest.mark.parametrize(
@@ -153,7 +156,7 @@ def test_a_worker_that_ends_early_keeps_its_closed_windows(
         pytest.param("nvtx", "SIGTERM of all", marks=pytest.mark.exhaustive),
         pytest.param("nvtx", "SIGKILL of all", marks=pytest.mark.exhaustive),
         pytest.param("session", "SIGKILL of the worker", marks=pytest.mark.exhaustive),
-        ("session", "SIGTERM of all"),
+        pytest.param("session", "SIGTERM of all", marks=pytest.mark.exhaustive),
         pytest.param("session", "SIGKILL of all", marks=pytest.mark.exhaustive),
     ],
 )
@@ -214,7 +217,12 @@ if end == "ray.shutdown":
 
 @pytest.mark.parametrize(
     "end",
-    [pytest.param("exception", marks=pytest.mark.exhaustive), "SIGKILL", "ray.shutdown"],
+    # test_ray_shutdown_without_finalize has the last one
+    [
+        "SIGKILL",
+        pytest.param("exception", marks=pytest.mark.exhaustive),
+        pytest.param("ray.shutdown", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_a_driver_that_ends_early(tmp_path: Path, end: str) -> None:
     """Without `finalize` the closed window's report is there, and `gpuprof collect` names it."""
@@ -288,6 +296,7 @@ def own_mounts() -> Iterator[Callable[[list[str]], None]]:
         subprocess.run(["umount", "-l", place], check=False)
 
 
+@pytest.mark.exhaustive  # a full disk takes the same path
 def test_a_directory_that_becomes_read_only(
     ray: Any, tmp_path: Path, own_mounts: Callable[[list[str]], None]
 ) -> None:

@@ -179,7 +179,7 @@ sys.exit(5)
 @pytest.mark.parametrize(
     ("number", "to_group"),
     [
-        pytest.param(signal.SIGTERM, False, id="SIGTERM-process"),
+        pytest.param(signal.SIGTERM, False, id="SIGTERM-process", marks=pytest.mark.exhaustive),
         pytest.param(signal.SIGTERM, True, id="SIGTERM-group", marks=pytest.mark.exhaustive),
         pytest.param(signal.SIGINT, False, id="SIGINT-process", marks=pytest.mark.exhaustive),
         pytest.param(signal.SIGINT, True, id="SIGINT-group"),

@@ -74,12 +74,15 @@ def test_a_run_goes_on_from_its_beginning_to_its_end(tmp_path: Path, ranks: str)
         assert [False] == [found.goes_on for found in runs(str(tmp_path / "gpuprof-output"))]
 
 
+OTHERS = ("mpirun", "srun")
+
+
 @pytest.mark.nsys
 @pytest.mark.parametrize(
     "command",
     [
-        # beside torchrun, a second launcher with variables of its own
-        pytest.param(command, marks=pytest.mark.exhaustive if "mpirun" in command else ())
+        # the variables of the others have unit tests
+        pytest.param(command, marks=pytest.mark.exhaustive if command.startswith(OTHERS) else ())
         for command in commands_of_the_page()
     ],
     ids=lambda command: command.partition(" ")[0],

@@ -66,7 +66,14 @@ _SETTINGS: dict[str, dict[str, Any] | None] = {
 }
 
 
-@pytest.mark.parametrize("system", _SETTINGS)
+@pytest.mark.parametrize(
+    "system",
+    [
+        # test_rlinf_records_every_step has its settings, too
+        pytest.param(name, marks=pytest.mark.exhaustive if name == "rlinf" else ())
+        for name in _SETTINGS
+    ],
+)
 def test_the_program_of_the_page_captures(
     ray: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
 ) -> None:

@@ -106,7 +106,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+OTHERS = [pytest.param(method, marks=pytest.mark.exhaustive) for method in ("fork", "forkserver")]
+
+
+@pytest.mark.parametrize("method", ["spawn", *OTHERS])
 def test_ranks_that_a_program_starts_itself_are_recorded(method: str, tmp_path: Path) -> None:
     """As the group named after their function; the program that waits for them is in no row."""
     (tmp_path / "train.py").write_text(LOOP)

@@ -38,12 +38,13 @@ class TestNsight(BackendConformance):
 @pytest.mark.parametrize(
     "options",
     [
-        {"gate": "nvtx"},
-        {"gate": "session"},
-        {"gate": "cuda"},
-        {"options": {"capture-range": "none"}},
+        pytest.param({"gate": "nvtx"}, id="nvtx"),
+        pytest.param({"gate": "session"}, id="session"),
+        pytest.param({"gate": "cuda"}, id="cuda", marks=pytest.mark.exhaustive),
+        pytest.param(
+            {"options": {"capture-range": "none"}}, id="none", marks=pytest.mark.exhaustive
+        ),
     ],
-    ids=["nvtx", "session", "cuda", "none"],
 )
 def test_no_gate_changes_the_process(options: dict[str, object], tmp_path: Path) -> None:
     """The check of the kit, with each gate."""

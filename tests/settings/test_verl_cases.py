@@ -24,7 +24,10 @@ RANKS = range(4)
 
 
 def cases(*keys: str, captured: bool = False) -> Any:
-    """Cases that verl runs and that have these keys, or in which it captures a worker."""
+    """Cases that verl runs and that have these keys, or in which it captures a worker.
+
+    Every third one in each run.
+    """
     found = [case for case in CASES if "error" not in case["verl"] and "refused" not in case]
     wanted = [
         case
@@ -32,7 +35,11 @@ def cases(*keys: str, captured: bool = False) -> Any:
         if all(case["verl"].get(key) for key in keys)
         and (not captured or any(worker["ranks"] for worker in case["verl"]["workers"].values()))
     ]
-    return pytest.mark.parametrize("case", wanted, ids=lambda case: case["name"])
+    some = [
+        pytest.param(case, marks=pytest.mark.exhaustive if number % 3 else ())
+        for number, case in enumerate(wanted)
+    ]
+    return pytest.mark.parametrize("case", some, ids=lambda case: case["name"])
 
 
 @cache

@@ -17,6 +17,17 @@ class TestPySpy(BackendConformance):
     backend = PySpyBackend
     options = {"rate": 200}
     project = Path(__file__).parents[1]
+    each_run = (
+        "test_the_defaults_work",
+        "test_a_whole_life_is_captured",
+        "test_the_files_hold_what_was_captured",
+        "test_the_exit_code_passes",
+        "test_a_worker_that_is_killed",
+        "test_signals_reach_the_worker",
+        "test_windows_leave_nothing_in_the_worker",
+        "test_an_installed_wheel_is_found",
+        "test_reports_are_checked",
+    )
 
 
 SLOW_TO_LISTEN = f"""#!{sys.executable} -S

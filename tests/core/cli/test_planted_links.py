@@ -181,7 +181,14 @@ def test_every_command_has_a_call() -> None:
     assert COMMANDS.keys() == COMMAND.keys()
 
 
-kinds = pytest.mark.parametrize("kind", ["a file", "nothing", "a directory"])
+kinds = pytest.mark.parametrize(
+    "kind",
+    [
+        "a file",
+        pytest.param("nothing", marks=pytest.mark.exhaustive),
+        pytest.param("a directory", marks=pytest.mark.exhaustive),
+    ],
+)
 
 
 @kinds
