@@ -72,7 +72,7 @@ test-frameworks: ## released verl and RLinf on CPUs; skipped, and counted, if th
 	@sh scripts/frameworks.sh $(FRAMEWORKS); code=$$?; if [ $$code = 3 ]; then echo "1 skipped: the frameworks cannot be installed"; exit 0; \
 	elif [ $$code != 0 ]; then exit $$code; fi; \
 	directory=$$(mktemp -d); [ -z "$(NSYS)" ] || ln -s "$(NSYS)" $$directory/nsys; \
-	PATH="$$directory:$$PATH" CHECKOUTS="$(CHECKOUTS)" $(FRAMEWORKS)/bin/python -m pytest -n 2 --dist loadfile $(or $(TESTS),tests/frameworks); \
+	PATH="$$directory:$$PATH" CHECKOUTS="$(CHECKOUTS)" $(FRAMEWORKS)/bin/python -m pytest -n 3 --dist loadfile $(or $(TESTS),tests/frameworks); \
 	code=$$?; rm -r $$directory; exit $$code
 
 test-jobs: ## unmodified jobs of Transformers, Lightning, TRL and Ray's libraries on CPUs; skipped, and counted, if the packages cannot be had

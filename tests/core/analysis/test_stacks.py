@@ -12,6 +12,7 @@ from gpuprof._analysis.stacks import Line
 from gpuprof._report.explain import as_dict, explain, helps, text
 from gpuprof._report.stacks import words
 from gpuprof._session.ledger import MARKS_STEPS
+from gpuprof.errors import ConfigError
 from support.made_stacks import Frame, write_stacks
 from support.simulated_run import SimulatedLedger
 
@@ -406,3 +407,21 @@ def test_what_grows_has_a_line(tmp_path: Path) -> None:
     assert helps(found).startswith("see what grows in load of A, from ")
     assert helps(found).endswith(" at data.py:88")
     assert 88 == as_dict(found)["trend"]["line"]["line"]
+
+
+def test_a_run_without_steps_has_the_lines_where_its_time_went(tmp_path: Path) -> None:
+    """Of the thread with the most samples in the user's own code, whatever library it calls."""
+    ledger = SimulatedLedger("Program-0")
+    ledger.span("load", 0, 900 * MS)
+    seen = [([MAIN, BATCH, LOADS, DECODE], 1, 60), ([MAIN, RESIZE], 1, 35), ([MAIN], 1, 5)]
+    seen += [(IDLE, 2, 900), ([PUMP], 3, 20)]
+    samples = [(stack, track, 0, count, 0, count * MS) for stack, track, count in seen]
+    for track in (1, 2, 3):
+        ledger.span("load", 900 * MS, 901 * MS, track=track)
+    write_stacks(ledger.write(tmp_path), samples)
+    with pytest.raises(ConfigError) as caught:
+        answer(tmp_path)
+    went = (
+        "where the time of Program-0 went: data.batch, data.py:88 (60 %); data.resize, data.py:41"
+    )
+    assert f"{went} (35 %)" in str(caught.value)

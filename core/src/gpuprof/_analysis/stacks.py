@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import re
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Literal, TypeVar
 
@@ -26,6 +26,7 @@ from gpuprof._analysis.loop import BETWEEN_CALLS, BETWEEN_STEPS, NAMES, Loop
 from gpuprof._analysis.run import OUTSIDE, Process, Run, rows_of
 from gpuprof._analysis.stragglers import ALL
 from gpuprof._artifacts import stacks as artifacts
+from gpuprof._artifacts.ledger import Ledger
 from gpuprof._artifacts.stacks import Function
 from gpuprof._session.instruments.threads import THREAD
 from gpuprof._session.stacks import LIBRARY
@@ -69,6 +70,8 @@ _LEADS_TO = 0.8
 """Share of what a process does elsewhere above which a line is only the way there."""
 _MOST_PEERS = 32
 """Peers to compare a rank with; of more, an evenly spread selection."""
+_LEAST_BUSY = 0.1
+"""Share of a thread's samples from which a line of a run without steps is told."""
 _MOST_LINES = 3
 """Lines to print for the places that bound steps."""
 _LEAST_PLACE = 0.05
@@ -606,6 +609,31 @@ def numbered(read: artifacts.Stacks) -> list[Stack]:
         own = _OWN.match(function.module)
         stacks.append(stacks[caller] if own else (*stacks[caller], (function, line)))
     return stacks
+
+
+def busiest(ledger: Ledger) -> list[tuple[Frame, float]]:
+    """The user's own lines in which a process's busiest thread spends most of its samples.
+
+    With the share of each, of one in ten at least, the largest first; at most three. A line that
+    calls a library has the library's time, too.
+
+    Raises:
+        OutputError: the file cannot be read.
+    """
+    read = artifacts.read(ledger)
+    if read is None or not len(read.samples):
+        return []
+    stacks = numbered(read)
+    by_thread: defaultdict[int, Counter[Frame]] = defaultdict(Counter)
+    for stack, track, seen in zip(
+        *(read.samples[name].tolist() for name in ("stack", "track", "samples")), strict=True
+    ):
+        of_user = next((frame for frame in reversed(stacks[stack]) if _is_users(frame[0])), None)
+        if of_user is not None:
+            by_thread[track][of_user] += seen
+    thread = max(by_thread.values(), key=Counter.total, default=Counter[Frame]())
+    shares = [(frame, count / thread.total()) for frame, count in thread.most_common(_MOST_LINES)]
+    return [(frame, share) for frame, share in shares if share >= _LEAST_BUSY]
 
 
 def is_idle(stack: Stack) -> bool:

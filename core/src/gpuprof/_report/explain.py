@@ -20,7 +20,7 @@ from gpuprof._analysis.explain import Path as CriticalPath
 from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Run
 from gpuprof._analysis.samples import Attribute
-from gpuprof._analysis.stacks import Line
+from gpuprof._analysis.stacks import Line, busiest
 from gpuprof._analysis.stragglers import LEAST_STEPS
 from gpuprof._analysis.usage import FAULT, busy
 from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
@@ -34,7 +34,7 @@ from gpuprof._report.trees import DRIVER, introduce
 from gpuprof._report.words import duration, ordinal, percentage
 from gpuprof._session.instruments.coroutines import SUSPENDED
 from gpuprof._session.stacks import LIBRARY
-from gpuprof.errors import ConfigError, GpuprofError
+from gpuprof.errors import ConfigError, GpuprofError, OutputError
 
 JSON_VERSION = 1
 _QUICK = 4_000_000
@@ -824,9 +824,27 @@ def explain(run: Run, step: int | None = None) -> Explanation:
 def explainer(run: Run) -> Explainer:
     """Make the `Explainer` of a run."""
     if not run.usual:
-        sentences_about_it = (f"{run.name}: {no_steps(run)}", _state(run.name, run))
+        no_step = f"{run.name}: {no_steps(run)}"
+        sentences_about_it = (no_step, _where_it_went(run), _state(run.name, run))
         raise ConfigError([*filter(None, sentences_about_it), *run.problems])
     return Explainer(run)
+
+
+def _where_it_went(run: Run) -> str:
+    """The lines of the first worker, of which there is no step to explain."""
+    workers = [process for process in run.processes if process.role == "worker"]
+    for process in sorted(workers, key=lambda process: process.rank):
+        try:
+            lines = busiest(process.ledger)
+        except OutputError as error:
+            return str(error)
+        if lines:
+            shown = "; ".join(
+                f"{function.full_name}, {stacks.short(function.file)}:{line} ({percentage(share)})"
+                for (function, line), share in lines
+            )
+            return f"where the time of {process.name} went: {shown}"
+    return ""
 
 
 def no_steps(run: Run) -> str:
