@@ -55,3 +55,23 @@ def test_a_function_that_uses_what_is_replaced_can_be_sent() -> None:
         for instrument in begun:
             instrument.end_marking()
     assert [] == faults
+
+
+def test_a_function_that_was_made_a_method_has_the_name_by_which_it_is_called() -> None:
+    """As verl makes those of the roles that share a worker; all of them are called `func`."""
+    from ray._private.function_manager import FunctionActorManager
+
+    def func(self: object) -> None: ...
+
+    class WorkerDict:
+        def train(self) -> None: ...
+
+    WorkerDict.actor_update = func  # type: ignore[attr-defined]
+    for called, name in (
+        ("actor_update", "WorkerDict.actor_update"),
+        ("train", "WorkerDict.train"),
+    ):
+        method = getattr(WorkerDict, called)
+        executor = FunctionActorManager._make_actor_method_executor(None, called, method)
+        assert name == ray_calls._name(executor, WorkerDict())
+    assert "func" == ray_calls._name(func, None)

@@ -173,8 +173,9 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
                     instrument.guarded(instrument.note_actor, type(actor))
                 # bound here, as `running` would look it up in each call
                 current_id = this_worker.core_worker.get_current_task_id
+                name = instrument.guarded(_name, info.function, actor)
                 executor = instrument.guarded(
-                    _marked, instrument, info.function, key_of_task, current_id, tasks, ended
+                    _marked, instrument, name, info.function, key_of_task, current_id, tasks, ended
                 )
                 info = info._replace(function=executor or info.function)
             return info
@@ -300,8 +301,20 @@ def _arguments(args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
     return arguments
 
 
+def _name(function: Callable[..., Any], actor: Any) -> str:
+    """The name of a task, or of an actor's method, from its executor.
+
+    A function that the job made a method, as verl does with those of the roles in one worker, has
+    the name under which it is called.
+    """
+    name = short_name(getattr(function, "method", function))
+    called = getattr(function, "name", "")
+    return f"{type(actor).__name__}.{called}" if called and "." not in name else name
+
+
 def _marked(
     instrument: Instrument,
+    name: str,
     function: Callable[..., Any],
     key_of_task: KeyOf,
     current_id: Callable[[], Any],
@@ -313,7 +326,6 @@ def _marked(
     A call of a generator has a scope around each item instead.
     """
     method = getattr(function, "method", function)
-    name = short_name(method)
     internal = getattr(function, "name", "").startswith("__ray")
     if internal:
         return function
