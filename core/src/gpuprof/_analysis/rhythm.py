@@ -14,6 +14,8 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
+from pathlib import PurePath
+from typing import Any
 
 import attrs
 import numpy as np
@@ -24,8 +26,11 @@ from gpuprof._analysis.run import Integers, Process, Run, Step
 from gpuprof._artifacts.ledger import RELEASES, STEP, WAITS, Ledger
 from gpuprof._session.instruments.collectives import POINT_TO_POINT
 from gpuprof._session.instruments.ray_calls import SERIALIZE
+from gpuprof._session.ledger import ITERATION, LOOP
 
 _LEAST_ROUNDS = 8
+_MANY_ROUNDS = 16
+"""Iterations from which a loop is rather one of steps than one of the loops inside it."""
 _MOST_CALLS = 20_000
 _USUAL = 0.8
 """Share of the rounds that must have a method for it to be the round's own, and of those that must
@@ -222,14 +227,101 @@ def find_steps(run: Run, driver: Process) -> tuple[list[Step], str]:
 
 
 def mark_meetings(ledgers: Sequence[Ledger]) -> str:
-    """Mark the rounds of the ranks' collectives as steps, from 0, in the ranks' ledgers.
+    """Mark the rounds in which ranks meet as steps, from 0, in the ranks' ledgers.
 
-    A step lasts from the end of one collective of a round to the end of the same one in the next
-    round. Of collectives in groups of different sizes, those of the largest count. Messages between
-    two ranks count if there are no collectives that repeat.
+    A round is an iteration of the loop around their collectives, from the end of the last
+    collective before it to that of the last one in it. Ledgers without loops have only the names of
+    collectives, which may repeat.
 
     Returns:
         In words what a round is; empty if nothing repeats, and no step is marked.
+    """
+    about = _mark_loops(ledgers)
+    return about or _mark_names(ledgers)
+
+
+def _mark_loops(ledgers: Sequence[Ledger]) -> str:
+    of_ranks = [_iterations(ledger) for ledger in ledgers]
+    chosen = {number: loops[0] for number, loops in enumerate(of_ranks) if loops}
+    # ranks with the same loop, or at least as many iterations, are in step
+    counts = Counter(len(loop.moments) for loop in chosen.values())
+    if not counts:
+        return ""
+    usual = counts.most_common(1)[0][0]
+    header = next(loop.header for loop in chosen.values() if len(loop.moments) == usual)
+    in_step: dict[int, _Iterations] = {}
+    for number, loops in enumerate(of_ranks):
+        same = [loop for loop in loops if loop.header == header]
+        alike = [loop for loop in (*same, *loops) if abs(len(loop.moments) - usual) <= 1]
+        if alike:
+            in_step[number] = alike[0]
+    if len(in_step) < 2:
+        return ""
+    for number, loop in in_step.items():
+        _mark(ledgers[number], loop.moments)
+    return f"the loop at {header}"
+
+
+@attrs.frozen
+class _Iterations:
+    """A loop of a rank: where it is, and when its iterations began; all but the first one."""
+
+    header: str
+    moments: list[int]
+
+
+def _iterations(ledger: Ledger) -> list[_Iterations]:
+    """The loops of a rank that may be those of steps, the likeliest first.
+
+    The outermost one with many iterations is. Loops over epochs have others inside.
+    """
+    loops: dict[int, Mapping[str, Any]] = {}
+    begins: dict[int, list[int]] = {}
+    for event in ledger.events:
+        number = event.get("number" if event["event"] == LOOP else "loop")
+        if isinstance(number, int) and event["event"] == LOOP and _is_level(event.get("level")):
+            loops[number] = event
+        elif isinstance(number, int) and event["event"] == ITERATION:
+            begins.setdefault(number, []).append(event["time"])
+    meets = [at for at, place in enumerate(ledger.places) if place.key.startswith("torch.")]
+    ends = np.sort(ledger.spans["end"][np.isin(ledger.spans["place"], meets)])
+    levels = {number: tuple(about["level"]) for number, about in loops.items()}
+    found = []
+    for number, about in loops.items():
+        starts = np.array(begins.get(number, ()), np.int64)
+        if len(starts) <= _LEAST_ROUNDS or not len(ends):
+            continue
+        moments = ends[(np.searchsorted(ends, starts, "right") - 1).clip(0)]
+        depth, nested = levels[number]
+        if (depth, nested - 1) not in levels.values() and nested > 1:
+            # the loop around it has no collective of its own, which would tell its iterations
+            moments = moments[_before_pauses((starts - moments).clip(1))[: len(moments)]]
+        if len(moments) > _LEAST_ROUNDS:
+            header = f"{PurePath(str(about.get('file'))).name}:{about.get('line')}"
+            order = bool(about.get("epochs")), len(moments) < _MANY_ROUNDS, levels[number]
+            found.append((order, _Iterations(header, moments.tolist())))
+    return [loop for _, loop in sorted(found, key=lambda pair: pair[0])]
+
+
+def _is_level(level: object) -> bool:
+    return isinstance(level, list) and len(level) == 2 and all(isinstance(n, int) for n in level)
+
+
+def _mark(ledger: Ledger, moments: Sequence[int]) -> None:
+    """Mark the steps between moments in a ledger."""
+    edges = [
+        row
+        for step, (begin, end) in enumerate(pairwise(moments))
+        for row in ((step, begin, 1), (step, end, 0))
+    ]
+    ledger.edges = np.array(edges, STEP)
+
+
+def _mark_names(ledgers: Sequence[Ledger]) -> str:
+    """Mark what repeats in the names of the ranks' collectives.
+
+    Of collectives in groups of different sizes, those of the largest count. Messages between two
+    ranks count if there are no collectives that repeat.
     """
     meetings = [_meetings(ledger) for ledger in ledgers]
     owners: dict[int, list[int]] = {}
@@ -249,9 +341,7 @@ def mark_meetings(ledgers: Sequence[Ledger]) -> str:
         kept = {number: rows for number, rows in enumerate(wanted) if len(rows)}
         found = _rounds_of(kept, messages)
         for number, moments in found.items():
-            steps = enumerate(pairwise(moments.tolist()))
-            edges = [((step, begin, 1), (step, end, 0)) for step, (begin, end) in steps]
-            ledgers[number].edges = np.array([row for rows in edges for row in rows], STEP)
+            _mark(ledgers[number], moments.tolist())
         if found:
             names = dict.fromkeys(str(name) for rows in kept.values() for name in rows["name"])
             return f"the ranks' {'messages' if messages else 'collectives'}: {', '.join(names)}"

@@ -91,6 +91,14 @@ LIBRARY_STEPS = "library steps"
 """The event of a process whose steps are counted by a library, because the job marks none."""
 PROCESS_GROUP = "process group"
 """The event of a process that has joined a process group of torch.distributed."""
+LOOP = "loop"
+"""The event of a loop around collectives, which the process has entered for a second time.
+
+With its ``number``, ``function``, ``file`` and ``line``; with its ``level``, of which that of a
+loop around it is lower; and with ``epochs``: whether its first line speaks of epochs.
+"""
+ITERATION = "iteration"
+"""The event of the first collective in an iteration of a loop, with the ``loop``'s number."""
 DRAIN_INTERVAL = 1.0
 """Seconds between two writes."""
 LAST_SECONDS = 2 * DRAIN_INTERVAL

@@ -26,6 +26,7 @@ from typing import Any
 
 from gpuprof._session import dump
 from gpuprof._session.instruments.instrument import Call, Instrument, UnexpectedError
+from gpuprof._session.instruments.loops import Loops
 from gpuprof._session.ledger import PROCESS_GROUP
 
 COLLECTIVES = (
@@ -52,6 +53,8 @@ MESSAGES = ("torch.send", "torch.recv")
 _MAKERS = ("init_process_group", "new_group", "_new_group_with_tag", "split_group")
 """The functions that make process groups. A DeviceMesh keeps its own reference to `new_group`, so
 its calls are noticed in the private function that `new_group` calls."""
+_FRAMES_ABOVE = 4
+"""From `Loops.note` to the caller of a collective."""
 _MOST_GROUPS = 512
 """The most process groups to note, since a job may make one in each step."""
 
@@ -134,6 +137,7 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
     groups: weakref.WeakKeyDictionary[Any, _Group] = weakref.WeakKeyDictionary()
     keys: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
+    loops = Loops(instrument)
     old_groups: weakref.WeakSet[Any] = weakref.WeakSet()
     count = itertools.count()
 
@@ -164,6 +168,7 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
             group = group_of(arguments.get("group"))
             if group is None:
                 return None
+            loops.note(_FRAMES_ABOVE)
             number = group.counted
 
             def key(result: Any) -> str | None:
@@ -186,6 +191,7 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
         def before(*args: Any, **kwargs: Any) -> Call | None:
             if instrument.innermost() in MESSAGES:
                 return None
+            loops.note(_FRAMES_ABOVE)
             arguments = signature.bind(*args, **kwargs).arguments
             group = group_of(arguments.get("group"))
             if group is None:
@@ -211,6 +217,7 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
         return before
 
     def wait(work: Any, *_: Any, **__: Any) -> Call | None:
+        loops.note(_FRAMES_ABOVE)
         key = keys.pop(work, None)
         return None if key is None else Call("torch.wait", "*", key)
 

@@ -93,6 +93,7 @@ class Instrument:
     Attributes:
         recording: the recording that the tree's scopes write to.
         on: whether calls are marked. False in a forked child, which has its own session.
+        has_steps: whether the library has ended a step.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class Instrument:
         self._timing = timing
         self.recording = recording_of(timing)
         self.on = True
+        self.has_steps = False
         self._on_fault = on_fault
         self._undo: list[Callable[[], object]] = []
         _all.add(self)
@@ -234,6 +236,7 @@ class Instrument:
 
     def end_step(self) -> None:
         """Call the hook for the end of a library's step. Never raises."""
+        self.has_steps = True
         self.guarded(self._hooks.end_step)
 
     def note_size(self, size: int) -> None:
