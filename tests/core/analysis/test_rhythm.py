@@ -1,4 +1,4 @@
-"""Steps found in the calls of a driver, or in the collectives of ranks, where nobody marks them."""
+"""Steps where nobody marks them: found in the calls of a driver, or in a loop of the ranks."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from gpuprof._analysis.rhythm import Call, rounds
 from gpuprof._analysis.run import Run
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._report.explain import no_steps
+from gpuprof._session.ledger import ITERATION, LOOP
 from support.simulated_run import SimulatedLedger, write_run
 
 
@@ -221,92 +222,90 @@ def test_a_trainers_call_is_proposed_before_those_of_the_workers_it_takes_from(
     assert "step_at=Queue.get -- …, which Trainer-0 calls 4 times" in no_steps(run)
 
 
-WAIT = 1_000
-LOOPS = {
-    "one a step": ("r9", 1),
-    "one for each of six tensors": ("r9rrrrr", 6),
-    "sharded layers: gathered forward, gathered and scattered back": ("g5g5g5g5s5g5s5g5s5", 9),
-    "one for each of twelve layers, and a broadcast": ("r5" * 12 + "b8", 13),
-    "steps apart of two lengths": ("r9r4", 1),
-}
-"""The collectives of a step, each the first letter of its name, after how long a rank works."""
-NAMES = {"r": "all_reduce", "g": "all_gather", "s": "reduce_scatter", "b": "broadcast"}
+Loops = dict[str, list[int]]
+"""By where a loop is: `file:line:level:nested`, or with `:epochs`, when its iterations begin."""
 
 
-def met(directory: Path, loops: Sequence[str]) -> Run:
-    """A run of ranks that meet in these collectives; after a digit they have worked for so long."""
-    ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(len(loops))]
-    for rank, loop in zip(ranks, loops, strict=True):
-        now = 0
-        for number, letter in enumerate(loop):
-            if letter.isdigit():
-                now += WAIT * int(letter)
-                continue
-            name = f"torch.{NAMES[letter]}"
-            rank.span(name, now, now + 3, meets=[f"{number}"])
-            now += 4
-    run = reading.assemble("run", ledgers.ledgers(write_run(directory, ranks))[0], {})
+def looped(directory: Path, ranks: Sequence[Loops], every: int = 10) -> Run:
+    """A run of ranks that meet in a collective every few nanoseconds, and note their loops."""
+    made = [SimulatedLedger(f"Worker-{rank}") for rank in range(len(ranks))]
+    for rank, loops in zip(made, ranks, strict=True):
+        last = max(at for begins in loops.values() for at in begins)
+        for at in range(0, last + every, every):
+            rank.span("torch.all_reduce", at + every - 2, at + every - 1, meets=[f"{at}"])
+        for number, (where, begins) in enumerate(loops.items()):
+            file, line, *level = where.split(":")
+            rank.event(
+                LOOP, begins[0], number=number, file=f"/job/{file}", line=int(line),
+                level=[int(n) for n in level[:2]], epochs=level[2:] == ["epochs"],
+            )  # fmt: skip
+            for at in begins:
+                rank.event(ITERATION, at, loop=number)
+    run = reading.assemble("run", ledgers.ledgers(write_run(directory, made))[0], {})
     run.launched = True
     return run
 
 
-@pytest.mark.parametrize(("loop", "per_step"), LOOPS.values(), ids=LOOPS)
-def test_ranks_that_meet_again_and_again_have_steps(
-    loop: str, per_step: int, tmp_path: Path
-) -> None:
-    """One for each round of their collectives, however many these are; the first one is lost."""
-    run = met(tmp_path, [loop * 40] * 3)
-    count = sum(letter.isalpha() for letter in loop) * 40 // per_step
-    assert count - 1 == len(run.steps)
-    names = ", ".join(dict.fromkeys(f"torch.{NAMES[a]}" for a in loop if a.isalpha()))
-    assert f"the ranks' collectives: {names}" == run.round
-
-
-def test_a_collective_every_tenth_step_splits_no_step(tmp_path: Path) -> None:
-    """The others tell where steps end."""
-    run = met(tmp_path, [("r9rrb" * 10 + "g3") * 12] * 2)
-    assert 119 == len(run.steps)
-
-
-@pytest.mark.parametrize("pause", [40, 60])
-def test_a_checkpoint_now_and_then_makes_no_longer_steps(pause: int, tmp_path: Path) -> None:
-    """The steps between have pauses of their own."""
-    run = met(tmp_path, [("r9" * 9 + "9" * (pause // 9) + "r9") * 8] * 2)
-    assert 79 == len(run.steps)
+STEPS = list(range(100, 2100, 100))
+INSIDE = [at + inner for at in STEPS for inner in (0, 30, 60)]
 
 
 @pytest.mark.parametrize(
-    "loop",
-    ["r9" * 7, "".join(RANDOM.choices(["r5", "g5", "b5", "s5"], k=200))],
-    ids=["too few", "no order"],
+    ("loops", "expected"),
+    [
+        ({"job.py:7:3:1": STEPS}, ("the loop at job.py:7", [100] * 19)),
+        ({"l.py:2:5:1": INSIDE, "job.py:7:3:1": STEPS}, ("the loop at job.py:7", [100] * 19)),
+        (
+            {"job.py:3:3:1:epochs": STEPS, "job.py:7:3:2": INSIDE},
+            ("the loop at job.py:7", [30, 30, 40] * 19 + [30, 30]),
+        ),
+        (
+            {"job.py:3:3:1": STEPS[:9], "job.py:7:3:2": INSIDE},
+            ("the loop at job.py:7", [30, 30, 40] * 19 + [30, 30]),
+        ),
+        ({"job.py:3:3:1": STEPS[:12]}, ("the loop at job.py:3", [100] * 11)),
+        ({"job.py:3:3:1": STEPS[:7]}, ("", [])),
+    ],
+    ids=["one", "around another one", "in epochs", "in a few others", "a few", "too few"],
 )
-def test_collectives_that_do_not_repeat_are_no_steps(loop: str, tmp_path: Path) -> None:
-    """A wrong step is worse than none."""
-    run = met(tmp_path, [loop] * 2)
-    assert ([], "") == (run.steps, run.round)
+def test_the_iterations_of_the_ranks_loop_are_steps(
+    loops: Loops, expected: tuple[str, list[int]], tmp_path: Path
+) -> None:
+    """Of the outermost one with many iterations; the first one has no known beginning."""
+    run = looped(tmp_path, [loops] * 2)
+    assert expected == (run.round, [step.duration for step in run.steps])
 
 
-def test_ranks_that_do_not_meet_in_the_same_order_have_no_steps(tmp_path: Path) -> None:
-    """Their collectives cannot be those of one loop."""
-    assert [] == met(tmp_path, ["r9b9" * 20, "b9r9" * 20]).steps
+@pytest.mark.parametrize(("apart", "count"), [(4, 19), (25, 79)], ids=["per step", "in each"])
+def test_a_loop_whose_outer_one_is_not_seen_has_the_steps_of_its_long_pauses(
+    apart: int, count: int, tmp_path: Path
+) -> None:
+    """Such as one over tensors, if ranks work between steps; else each iteration is one."""
+    moments = [100 * step + apart * part for step in range(1, 21) for part in range(4)]
+    ledgers_ = []
+    for rank in range(2):
+        made = SimulatedLedger(f"Worker-{rank}")
+        made.event(LOOP, 0, number=0, file="a.py", line=4, level=[0, 2], inside=3)
+        for at in moments:
+            made.span("torch.all_reduce", at, at + 3, meets=[f"{at}"])
+            made.event(ITERATION, at, loop=0)
+        ledgers_.append(made)
+    run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, ledgers_))[0], {})
+    assert abs(len(run.steps) - count) <= 1
 
 
-@pytest.mark.parametrize("parts", [2, 8])
-def test_stages_that_send_to_each_other_have_steps(parts: int, tmp_path: Path) -> None:
-    """Of as many messages as parts of a batch go forward and back, in the middle twice as many."""
-    stages = [SimulatedLedger(f"Worker-{rank}") for rank in range(3)]
-    for step in range(20):
-        for part in range(parts):
-            now = WAIT * (step * 8 * parts + 2 * part)
-            back = now + WAIT * 4 * parts
-            for left, right, at in ((0, 1, 1), (1, 2, 2)):
-                key = f"{step}-{part}-{left}"
-                stages[left].span("torch.send", now + at, now + at + 1, meets=[key])
-                stages[right].span("torch.recv", now + at, now + at + 1, meets=[key])
-                stages[right].span("torch.send", back - at, back - at + 1, meets=[f"{key}b"])
-                stages[left].span("torch.recv", back - at, back - at + 1, meets=[f"{key}b"])
-    run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, stages))[0], {})
-    assert (19, "the ranks' messages: torch.send, torch.recv") == (len(run.steps), run.round)
+def test_ranks_with_a_loop_of_their_own_are_in_step_if_it_has_as_many_iterations(
+    tmp_path: Path,
+) -> None:
+    """As stages of a pipeline; a server that goes round for each of its clients has no steps."""
+    stage, other = {"job.py:7:3:1": STEPS}, {"stage.py:9:4:1": STEPS}
+    run = looped(tmp_path, [stage, other, {"server.py:5:3:1": INSIDE}])
+    assert ({0, 1}, 19) == (run.edges.keys(), len(run.steps))
+
+
+def test_one_rank_with_a_loop_has_no_steps(tmp_path: Path) -> None:
+    """The others do something else."""
+    assert [] == looped(tmp_path, [{"job.py:7:3:1": STEPS}, {"job.py:9:3:1": [100]}]).steps
 
 
 def test_ranks_that_mark_steps_keep_them(tmp_path: Path) -> None:
@@ -315,6 +314,10 @@ def test_ranks_that_mark_steps_keep_them(tmp_path: Path) -> None:
     for at in range(20):
         for rank in ranks:
             rank.span("torch.all_reduce", 100 * at + 90, 100 * at + 99, meets=[f"{at}"])
+    for rank in ranks:
+        rank.event(LOOP, 0, number=0, file="a.py", line=4, level=[0, 1], epochs=False)
+        for at in STEPS:
+            rank.event(ITERATION, at, loop=0)
     ranks[0].step(0, 0, 1000)
     run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, ranks))[0], {})
     assert (1, "") == (len(run.steps), run.round)

@@ -450,7 +450,7 @@ class Explainer:
         parts = [float(np.median(part)) for part in np.array_split(durations, 4)]
         changes = np.diff(parts)
         is_steady = bool((changes > 0).all() or (changes < 0).all())
-        ratio = max(parts[0], parts[-1]) / min(parts[0], parts[-1])
+        ratio = max(parts[0], parts[-1]) / max(1.0, min(parts[0], parts[-1]))
         if not is_steady or ratio < _TREND:
             return None
         return Trend(parts[0] / 1e9, parts[-1] / 1e9, *self._changed(parts[-1] - parts[0]))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuprof._analysis.collectives import recognise
-from gpuprof._analysis.rhythm import find_steps, mark_meetings
+from gpuprof._analysis.rhythm import find_steps, mark_iterations
 from gpuprof._analysis.run import Place, Process, Run, Step, by_name, rows_of
 from gpuprof._analysis.samples import attributes_of, samples_of
 from gpuprof._analysis.waits import ANYBODY, NOTHING, Waits
@@ -294,7 +294,7 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
         ]
     else:
         if not any(len(ledger.edges) for ledger in ledgers):
-            run.round = mark_meetings(ledgers)
+            run.round = mark_iterations(ledgers)
         _own_steps(run)
     run.elsewhere = other_steps
     if len(run.steps) * len(processes) > _MOST_CELLS + size // 3:
@@ -429,12 +429,12 @@ def _last(ledger: Ledger) -> int:
 def found_rounds(name: str, ledgers: Sequence[Ledger]) -> list[Step]:
     """The rounds of a driver's calls, where they are the steps of a run; else empty.
 
-    Where the rounds of the ranks' collectives are, these are marked in the ledgers.
+    Where the iterations of the ranks' loop are, these are marked in the ledgers.
     """
     drivers = [driver for driver in ledgers if driver.header["role"] == "driver"]
     with_steps = next((driver for driver in drivers if len(driver.edges)), None)
     if not drivers and not any(len(ledger.edges) for ledger in ledgers):
-        mark_meetings(ledgers)
+        mark_iterations(ledgers)
     if not drivers or not (with_steps is None or _noted(with_steps, LIBRARY_STEPS)):
         return []
     run = assemble(name, ledgers, {})

@@ -1,11 +1,10 @@
-"""Steps that nobody marked: rounds of the calls of a driver, or of the collectives of ranks.
+"""Steps that nobody marked: rounds of a driver's calls, or iterations of a loop of the ranks'.
 
 A driver that calls sample, train and sync in turn has a step for each round of the three. Rounds
 may differ: some may also evaluate, or sample more often. So one call that comes once in each round
 tells where rounds begin, and the others belong to the round in which they were sent.
 
-Ranks without a driver have a step for each round of the collectives in which they meet. If all of
-these have the same name, the pauses between them tell where rounds begin.
+Ranks without a driver have noted the iterations of the loops around their collectives.
 """
 
 from __future__ import annotations
@@ -19,12 +18,9 @@ from typing import Any
 
 import attrs
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
 from gpuprof._analysis.run import Integers, Process, Run, Step
 from gpuprof._artifacts.ledger import RELEASES, STEP, WAITS, Ledger
-from gpuprof._session.instruments.collectives import POINT_TO_POINT
 from gpuprof._session.instruments.ray_calls import SERIALIZE
 from gpuprof._session.ledger import ITERATION, LOOP
 
@@ -39,19 +35,8 @@ _IN_ROUNDS = 0.75
 """Share of the loop's calls that must be the rounds' own: more would be another loop's."""
 _IN_LOOP = 0.5
 """Share of the driver's calls that the loop must contain."""
-_LONGEST_ROUND = 1000
-"""Collectives of a round that are looked at."""
-_REPEATS = 0.5
-"""Share of the collectives, beyond chance, that must have the names of those a round before."""
 _IN_PAUSES = 0.9
-"""Share of the time between collectives that pauses between rounds make up."""
-_LONGEST_MARK = 8
-"""Meetings in a row by which the end of a round is told."""
-_MEETING = [
-    ("key", "<u8"), ("name", "U64"), ("start", "<i8"), ("end", "<i8"), ("message", "?"),
-    ("peer", "<i8"),
-]  # fmt: skip
-
+"""Share of the time between collectives that the pauses between steps make up."""
 _MOST_SENDERS = 4
 """Processes whose calls are looked at for a step to propose."""
 
@@ -226,29 +211,22 @@ def find_steps(run: Run, driver: Process) -> tuple[list[Step], str]:
     )
 
 
-def mark_meetings(ledgers: Sequence[Ledger]) -> str:
-    """Mark the rounds in which ranks meet as steps, from 0, in the ranks' ledgers.
+def mark_iterations(ledgers: Sequence[Ledger]) -> str:
+    """Mark the iterations of the ranks' loop around collectives as steps, in the ranks' ledgers.
 
-    A round is an iteration of the loop around their collectives, from the end of the last
-    collective before it to that of the last one in it. Ledgers without loops have only the names of
-    collectives, which may repeat.
+    Numbered from 0. A step lasts from the end of the last collective before an iteration to the end
+    of the last one in it.
 
     Returns:
-        In words what a round is; empty if nothing repeats, and no step is marked.
+        In words which loop that is; empty if there is none, and no step is marked.
     """
-    about = _mark_loops(ledgers)
-    return about or _mark_names(ledgers)
-
-
-def _mark_loops(ledgers: Sequence[Ledger]) -> str:
     of_ranks = [_iterations(ledger) for ledger in ledgers]
-    chosen = {number: loops[0] for number, loops in enumerate(of_ranks) if loops}
-    # ranks with the same loop, or at least as many iterations, are in step
-    counts = Counter(len(loop.moments) for loop in chosen.values())
+    counts = Counter(len(loops[0].moments) for loops in of_ranks if loops)
     if not counts:
         return ""
     usual = counts.most_common(1)[0][0]
-    header = next(loop.header for loop in chosen.values() if len(loop.moments) == usual)
+    header = next(loops[0].header for loops in of_ranks if loops and len(loops[0].moments) == usual)
+    # ranks with the same loop, or with another one of as many iterations, are in step
     in_step: dict[int, _Iterations] = {}
     for number, loops in enumerate(of_ranks):
         same = [loop for loop in loops if loop.header == header]
@@ -258,7 +236,12 @@ def _mark_loops(ledgers: Sequence[Ledger]) -> str:
     if len(in_step) < 2:
         return ""
     for number, loop in in_step.items():
-        _mark(ledgers[number], loop.moments)
+        edges = [
+            row
+            for step, (begin, end) in enumerate(pairwise(loop.moments))
+            for row in ((step, begin, 1), (step, end, 0))
+        ]
+        ledgers[number].edges = np.array(edges, STEP)
     return f"the loop at {header}"
 
 
@@ -285,20 +268,20 @@ def _iterations(ledger: Ledger) -> list[_Iterations]:
             begins.setdefault(number, []).append(event["time"])
     meets = [at for at, place in enumerate(ledger.places) if place.key.startswith("torch.")]
     ends = np.sort(ledger.spans["end"][np.isin(ledger.spans["place"], meets)])
-    levels = {number: tuple(about["level"]) for number, about in loops.items()}
+    headers = {number: (about.get("file"), about.get("line")) for number, about in loops.items()}
     found = []
     for number, about in loops.items():
         starts = np.array(begins.get(number, ()), np.int64)
         if len(starts) <= _LEAST_ROUNDS or not len(ends):
             continue
         moments = ends[(np.searchsorted(ends, starts, "right") - 1).clip(0)]
-        depth, nested = levels[number]
-        if (depth, nested - 1) not in levels.values() and nested > 1:
+        inside = about.get("inside")
+        if inside and (about.get("file"), inside) not in headers.values():
             # the loop around it has no collective of its own, which would tell its iterations
-            moments = moments[_before_pauses((starts - moments).clip(1))[: len(moments)]]
+            moments = moments[_long(starts - moments)]
         if len(moments) > _LEAST_ROUNDS:
             header = f"{PurePath(str(about.get('file'))).name}:{about.get('line')}"
-            order = bool(about.get("epochs")), len(moments) < _MANY_ROUNDS, levels[number]
+            order = bool(about.get("epochs")), len(moments) < _MANY_ROUNDS, about["level"]
             found.append((order, _Iterations(header, moments.tolist())))
     return [loop for _, loop in sorted(found, key=lambda pair: pair[0])]
 
@@ -307,132 +290,17 @@ def _is_level(level: object) -> bool:
     return isinstance(level, list) and len(level) == 2 and all(isinstance(n, int) for n in level)
 
 
-def _mark(ledger: Ledger, moments: Sequence[int]) -> None:
-    """Mark the steps between moments in a ledger."""
-    edges = [
-        row
-        for step, (begin, end) in enumerate(pairwise(moments))
-        for row in ((step, begin, 1), (step, end, 0))
-    ]
-    ledger.edges = np.array(edges, STEP)
+def _long(pauses: Integers) -> list[int]:
+    """The positions of the pauses that end a step, of those between collectives.
 
-
-def _mark_names(ledgers: Sequence[Ledger]) -> str:
-    """Mark what repeats in the names of the ranks' collectives.
-
-    Of collectives in groups of different sizes, those of the largest count. Messages between two
-    ranks count if there are no collectives that repeat.
-    """
-    meetings = [_meetings(ledger) for ledger in ledgers]
-    owners: dict[int, list[int]] = {}
-    for number, of_rank in enumerate(meetings):
-        for key in of_rank["key"].tolist():
-            owners.setdefault(key, []).append(number)
-    for number, of_rank in enumerate(meetings):
-        at = np.flatnonzero(of_rank["message"])
-        of_rank["peer"][at] = [sum(owners[key]) - number for key in of_rank["key"][at].tolist()]
-    sizes = {len(ranks) for ranks in owners.values()} - {1}
-    for size, messages in [*((size, False) for size in sorted(sizes, reverse=True)), (2, True)]:
-        of_size = [key for key, ranks in owners.items() if len(ranks) == size]
-        wanted = [
-            of_rank[np.isin(of_rank["key"], of_size) & (of_rank["message"] == messages)]
-            for of_rank in meetings
-        ]
-        kept = {number: rows for number, rows in enumerate(wanted) if len(rows)}
-        found = _rounds_of(kept, messages)
-        for number, moments in found.items():
-            _mark(ledgers[number], moments.tolist())
-        if found:
-            names = dict.fromkeys(str(name) for rows in kept.values() for name in rows["name"])
-            return f"the ranks' {'messages' if messages else 'collectives'}: {', '.join(names)}"
-    return ""
-
-
-def _meetings(ledger: Ledger) -> NDArray[np.void]:
-    """A rank's collectives and messages, each once, in order of their ends: an array of `_MEETING`.
-
-    One that does not wait ends when the rank has waited for it.
-    """
-    found: dict[int, tuple[str, int, int]] = {}
-    links = ledger.links[np.argsort(ledger.links["end"], kind="stable")]
-    columns = (links[name].tolist() for name in ("key", "place", "start", "end"))
-    for key, place, start, end in zip(*columns, strict=True):
-        name, first, _ = found.pop(key, (ledger.places[place].key, start, end))
-        found[key] = name, first, end
-    rows = [
-        (key, name, start, end, name.removeprefix("torch.") in POINT_TO_POINT, -1)
-        for key, (name, start, end) in found.items()
-        if name.startswith("torch.")
-    ]
-    return np.array(rows, _MEETING)
-
-
-def _rounds_of(ranks: Mapping[int, NDArray[np.void]], messages: bool) -> dict[int, Integers]:
-    """The moments at which the rounds of each rank end; empty if the ranks do not agree on them.
-
-    Args:
-        ranks: the meetings of each rank. All have the same collectives in the same order, but not
-            the same messages.
-    """
-    if len(ranks) < 2 or any(len(rows) > _MOST_CALLS for rows in ranks.values()):
-        return {}
-    first = next(iter(ranks.values()))
-    if messages:
-        ends = {rank: _ends_of_rounds(rows) for rank, rows in ranks.items()}
-    elif all(np.array_equal(rows["name"], first["name"]) for rows in ranks.values()):
-        ends = dict.fromkeys(ranks, _ends_of_rounds(first))
-    else:
-        return {}
-    counts = {len(positions) for positions in ends.values()}
-    if len(counts) > 1 or min(counts) <= _LEAST_ROUNDS:
-        return {}
-    return {rank: rows["end"][ends[rank]] for rank, rows in ranks.items()}
-
-
-def _ends_of_rounds(meetings: NDArray[np.void]) -> list[int]:
-    """The position of the last meeting of each round of a rank; empty if they do not repeat."""
-    _, names = np.unique(meetings[["name", "peer"]], return_inverse=True)
-    for period in _periods(names):
-        if period == 1:
-            return _before_pauses(np.maximum(meetings["start"][1:] - meetings["end"][:-1], 1))
-        # The shortest sequence that comes once in a round marks where it ends.
-        times = len(names) / period
-        for length in range(1, min(period, _LONGEST_MARK) + 1):
-            sequences = [tuple(part) for part in sliding_window_view(names, length).tolist()]
-            often = [s for s, n in Counter(sequences).items() if _USUAL <= n / times <= 1 / _USUAL]
-            if often:
-                return [at + length - 1 for at, s in enumerate(sequences) if s == often[0]]
-    return []
-
-
-def _periods(names: Integers) -> list[int]:
-    """After how many meetings their names may repeat, the fewest first; empty if they do not.
-
-    Names that repeat by chance, as most are alike, do not count.
-    """
-    chance = float(((np.bincount(names) / len(names)) ** 2).sum()) if len(names) else 0.0
-    if chance == 1:
-        return [1]
-    longest = min(_LONGEST_ROUND, len(names) // _LEAST_ROUNDS)
-    agreement = [
-        (float((names[lag:] == names[:-lag]).mean()) - chance) / (1 - chance)
-        for lag in range(1, longest + 1)
-    ]
-    least = max(_REPEATS, _USUAL * max(agreement, default=0.0))
-    return [lag for lag, share in enumerate(agreement, 1) if share >= least and lag > 1]
-
-
-def _before_pauses(pauses: Integers) -> list[int]:
-    """The positions of the meetings that end a round, by the time from each to the next.
-
-    Between those of one round a rank does next to nothing. So the pauses after rounds make up most
-    of the time. All meetings end a round if most of them have such a pause.
+    Between the collectives of one step a rank does next to nothing. So the pauses after steps make
+    up most of the time. All pauses end a step if most of them are that long.
     """
     longest_first = np.sort(pauses)[::-1]
     sums = np.cumsum(longest_first)
     count = int(np.searchsorted(sums, _IN_PAUSES * sums[-1])) + 1 if len(sums) else 0
     if count >= len(pauses) / 2:
-        return list(range(len(pauses) + 1))
+        return list(range(len(pauses)))
     # a machine that is busy for a moment makes a few of the others long
     long, short = np.median(longest_first[:count]), np.median(longest_first[count:])
     positions: list[int] = np.flatnonzero(pauses > np.sqrt(long * short)).tolist()

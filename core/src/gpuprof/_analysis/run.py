@@ -155,8 +155,8 @@ class Run:
         ended_early: workers that were killed or crashed while the run went on.
         ended_by_job: workers that the job itself ended while the run went on.
         step_at: what the configuration says a step is; empty if it does not.
-        round: what a round of calls or collectives is, where nobody marked steps and each round
-            counts as one; else empty.
+        round: of what each step is a round, where nobody marked steps: the driver's calls, or a
+            loop of the ranks; else empty.
         of_optimizer: whether each rank's steps are those of its optimizer, as nobody marked any.
         recognised: places in which ranks wait for each other, as their times tell.
         elsewhere: how many steps are left out, with the ranks that marked them: a launcher has

@@ -51,6 +51,9 @@ def words(finding: Finding, at: str = "") -> Words:
         once = f"Once is no pattern: if it comes back, see {at}."
         often = f"See {at}: do it less often, in smaller parts, or while the next step runs."
         of_cause = attrs.evolve(of_cause, action=once if len(finding.facts.at) == 1 else often)
+    elif at and of_cause.action.startswith(_LESS_OFTEN):
+        do_it = of_cause.action[0].lower() + of_cause.action[1:]
+        of_cause = attrs.evolve(of_cause, action=f"See {at}: {do_it}")
     if at and finding.cause == "late start":
         of_cause = attrs.evolve(of_cause, action=f"See {at}, which it runs before.")
     elif at and finding.cause in ("rank", "drift"):
@@ -240,7 +243,7 @@ def _recurring(finding: Finding) -> Words:
     return Words(
         f"{_who(finding)} is {_each(finding)}{longer} {_where(finding)} {when}: "
         f"{_in_all(finding)}.",
-        _LESS_OFTEN,
+        _LESS_OFTEN + (_SHARE if len(finding.workers) == 1 else "."),
     )
 
 
@@ -248,7 +251,7 @@ def _only_this_rank(finding: Finding) -> Words:
     return Words(
         f"Only {_who(finding)} is in {finding.scope}, {_each(finding)} a step, while the others "
         f"wait: {_in_all(finding)}. It may be its part in the job.",
-        _LESS_OFTEN,
+        _LESS_OFTEN + _SHARE,
     )
 
 
@@ -606,7 +609,8 @@ _AT_MOST = (
     "bottleneck", "between steps", "tail", "sample wait", "uneven tokens", "stale samples",
     "starved trainer",
 )  # fmt: skip
-_LESS_OFTEN = "Do it less often, or while the next step runs; or let all ranks share it."
+_LESS_OFTEN = "Do it less often, or while the next step runs"
+_SHARE = "; or let all ranks share it."
 _WORDS: Mapping[Name, Callable[[Finding], Words]] = {
     "rank": _rank,
     "node": _node,

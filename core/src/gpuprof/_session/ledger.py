@@ -94,8 +94,9 @@ PROCESS_GROUP = "process group"
 LOOP = "loop"
 """The event of a loop around collectives, which the process has entered for a second time.
 
-With its ``number``, ``function``, ``file`` and ``line``; with its ``level``, of which that of a
-loop around it is lower; and with ``epochs``: whether its first line speaks of epochs.
+With its ``number``, ``function``, ``file`` and ``line``; its ``level``, of which that of a loop
+around it is lower; the first line of the loop of the same function that it is ``inside``; and
+``epochs``: whether its own first line speaks of epochs.
 """
 ITERATION = "iteration"
 """The event of the first collective in an iteration of a loop, with the ``loop``'s number."""

@@ -53,7 +53,7 @@ MESSAGES = ("torch.send", "torch.recv")
 _MAKERS = ("init_process_group", "new_group", "_new_group_with_tag", "split_group")
 """The functions that make process groups. A DeviceMesh keeps its own reference to `new_group`, so
 its calls are noticed in the private function that `new_group` calls."""
-_FRAMES_ABOVE = 4
+_FRAMES_ABOVE = 5
 """From `Loops.note` to the caller of a collective."""
 _MOST_GROUPS = 512
 """The most process groups to note, since a job may make one in each step."""
@@ -141,6 +141,10 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
     old_groups: weakref.WeakSet[Any] = weakref.WeakSet()
     count = itertools.count()
 
+    def note_loop() -> None:
+        if not instrument.innermost().startswith("torch."):  # else a collective calls another one
+            loops.note(_FRAMES_ABOVE)
+
     def note_groups() -> None:
         if not distributed.is_initialized():
             return
@@ -168,7 +172,7 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
             group = group_of(arguments.get("group"))
             if group is None:
                 return None
-            loops.note(_FRAMES_ABOVE)
+            note_loop()
             number = group.counted
 
             def key(result: Any) -> str | None:
@@ -191,7 +195,7 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
         def before(*args: Any, **kwargs: Any) -> Call | None:
             if instrument.innermost() in MESSAGES:
                 return None
-            loops.note(_FRAMES_ABOVE)
+            note_loop()
             arguments = signature.bind(*args, **kwargs).arguments
             group = group_of(arguments.get("group"))
             if group is None:
@@ -217,7 +221,7 @@ def _install(instrument: Instrument, distributed: ModuleType) -> None:
         return before
 
     def wait(work: Any, *_: Any, **__: Any) -> Call | None:
-        loops.note(_FRAMES_ABOVE)
+        note_loop()
         key = keys.pop(work, None)
         return None if key is None else Call("torch.wait", "*", key)
 

@@ -232,7 +232,7 @@ class Instrument:
     def innermost(self) -> str:
         """The name of the innermost open scope; empty without one."""
         node = self.recording.get_cursor().scope.node
-        return "" if node is None else node.key
+        return "" if node is None else node.key or ""
 
     def end_step(self) -> None:
         """Call the hook for the end of a library's step. Never raises."""

@@ -13,6 +13,7 @@ import functools
 import linecache
 import sys
 import threading
+from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -124,7 +125,7 @@ class Loops:
         if number == len(self._levels):
             self._levels.append((_depth(frame), len(around)))
             self._counts.append(0)
-            self._describe(number, code, around[0])
+            self._describe(number, code, around)
         self._counts[number] += 1
         level = self._levels[number]
         if level <= self._settled and self._counts[number] <= _MOST:
@@ -132,8 +133,8 @@ class Loops:
             if self._counts[number] >= _ENOUGH and not self._of_epochs[number]:
                 self._settled = level
 
-    def _describe(self, number: int, code: CodeType, loop: Loop) -> None:
-        line = _line_of(code, loop)
+    def _describe(self, number: int, code: CodeType, around: Sequence[Loop]) -> None:
+        line, *outer = (_line_of(code, loop) for loop in around)
         self._of_epochs.append("epoch" in linecache.getline(code.co_filename, line))
         self._instrument.note_event(
             LOOP,
@@ -142,6 +143,7 @@ class Loops:
             file=code.co_filename,
             line=line,
             level=list(self._levels[number]),
+            inside=outer[0] if outer else None,
             epochs=self._of_epochs[number],
         )
 
