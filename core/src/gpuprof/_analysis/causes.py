@@ -325,6 +325,7 @@ class Suspect:
         doubt: which room the record leaves for another cause.
         clocks: how the time of whole processes would pass without the cause.
         saves: the share of the run that it costs, if something tells that better than the path.
+        known: whether the activities are work, also where the path cannot tell.
     """
 
     finding: Finding
@@ -335,6 +336,7 @@ class Suspect:
     doubt: Doubt = ""
     clocks: Clocks = attrs.field(factory=dict)
     saves: float | None = None
+    known: bool = False
 
 
 @attrs.frozen
@@ -450,8 +452,11 @@ def _worth_it(
 
 def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) -> Finding:
     """What a suspect is worth, and how sure that is."""
-    tells = not unknown or (unknown == "unexplained" and _is_the_unexplained(record, suspect))
-    doubt: Doubt = suspect.doubt or ("path" if unknown and cause.grade != "named" else "")
+    known = unknown == "unexplained" and suspect.known
+    tells = not unknown or known
+    tells |= unknown == "unexplained" and _is_the_unexplained(record, suspect)
+    is_blind = unknown and cause.grade != "named" and not known
+    doubt: Doubt = suspect.doubt or ("path" if is_blind else "")
     has_a_replay = suspect.activities or suspect.clocks or suspect.saves is not None
     if cause.instead is None or not tells or not has_a_replay:
         return _graded(suspect.finding, cause, doubt)
@@ -828,6 +833,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         ),
         activities=activities,
         excess=excess,
+        known=straggler.awaited,
         parts=[functools.partial(_is_at, straggler.place)]
         if cause in _SLOW and straggler.place >= OUTSIDE
         else (),

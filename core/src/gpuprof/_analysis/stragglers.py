@@ -139,6 +139,7 @@ class Straggler:
         alone: whether no other worker on its node could be compared, so that the node may be slow.
         late_for: of a late start, the position in `Run.places` of what it comes late to; ``-1`` for
             its first scope in a step.
+        awaited: whether all other workers wait there for it, so that it waits for none of them.
     """
 
     kind: Kind
@@ -154,6 +155,7 @@ class Straggler:
     most: Floats
     alone: bool = False
     late_for: int = -1
+    awaited: bool = False
 
     @property
     def excess(self) -> float:
@@ -431,10 +433,12 @@ def _of_group(
         if late is not None and not _begin_alike(run, ranks, late):
             late = None
     later = []
-    for place, delays in _arrivals(run, group, ranks):
+    for place, delays, awaited in _arrivals(run, group, ranks):
         late_for_it = _tested(delays[usual], "late start", group, names, numbers, BEFORE, least)
         if late_for_it is not None:
-            later.append(attrs.evolve(late_for_it, late_for=place))
+            later.append(attrs.evolve(late_for_it, late_for=place, awaited=awaited))
+            if late is not None and late.excess <= late_for_it.excess / _NEARLY_ALL:
+                late = late if set(late.names) != set(late_for_it.names) else None
     suspicions = [
         suspicion
         for suspicion in (*suspicions, late, *later)
@@ -586,16 +590,17 @@ def _delays(run: Run, ranks: Sequence[Sequence[Process]], call_times: _Called) -
 
 def _arrivals(
     run: Run, group: str, ranks: Sequence[Sequence[Process]]
-) -> Iterator[tuple[int, Floats]]:
+) -> Iterator[tuple[int, Floats, bool]]:
     """Nanoseconds that each rank is in no scope before it meets the others, by step and rank.
 
-    For each place in which all ranks of a group meet in most steps, if there are several: before
-    one of them this rank may be late, and before another one that.
+    For each place in which all ranks of a group meet in most steps: before one of them this rank
+    may be late, and before another one that. And whether all workers of the run meet there at once.
     """
     numbers = [process.number for process in chain.from_iterable(ranks)]
     if not outside(run, group) or works_outside(run, numbers):
         return
     delays: dict[int, Floats] = {}
+    keys: dict[int, list[Integers]] = {}
     for column, rank in enumerate(ranks):
         for process in rank:
             place, start, end = _top_level(run, process)
@@ -610,13 +615,15 @@ def _arrivals(
                     by_step = delays.setdefault(number, np.full((len(run.steps), len(ranks)), -1.0))
                     by_step[at[mine], column] = by_step[at[mine], column].clip(0)
                     np.add.at(by_step[:, column], at[mine], (start - since)[mine].clip(0))
-    met = {
-        place: by_step.clip(0)
-        for place, by_step in delays.items()
-        if ((by_step[run.usual] >= 0).mean(axis=0) >= roles.STEADY).all()
-    }
-    if len(met) > 1:
-        yield from met.items()
+                    links = process.ledger.links
+                    here = process.places[links["place"]] == number
+                    keys.setdefault(number, []).append(np.unique(links["key"][here]))
+    alone = run.driver is None and len(run.groups) == 1
+    for number, by_step in delays.items():
+        if ((by_step[run.usual] >= 0).mean(axis=0) >= roles.STEADY).all():
+            shared = np.unique(np.concatenate(keys[number]), return_counts=True)[1]
+            of_all = len(shared) > 0 and bool(np.median(shared) == len(ranks))
+            yield number, by_step.clip(0), alone and of_all
 
 
 def _top_level(run: Run, process: Process) -> tuple[Integers, Integers, Integers]:

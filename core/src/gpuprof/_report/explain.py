@@ -198,7 +198,8 @@ def _suspect(answer: Explanation) -> str:
             share = percentage(confidence.seconds / answer.seconds["mean"])
             where = _without_brackets(confidence.scope)
             at = "" if line is None else f": {stacks.where(line)}"
-            return f"{confidence.worker} {share} ({where}{at}), unless it waits there for others"
+            unless = ", unless it waits there for others" if finding.grade == "hint" else ""
+            return f"{confidence.worker} {share} ({where}{at}){unless}"
     return ""
 
 
