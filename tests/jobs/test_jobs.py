@@ -181,4 +181,4 @@ def test_ray_tune(job: Start) -> None:
     expected, actual = done.results
     assert expected == actual
     assert {"trial-0", "trial-1", "Program-0"} == done.workers
-    assert "see tune.py:16: trial-1 is there while in no scope" == done.answer["helps"]
+    assert "see tune.py:16, where trial-1 spends that time" == done.answer["helps"]

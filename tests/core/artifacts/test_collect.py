@@ -64,9 +64,10 @@ def bring(places: tuple[Path, Path], nodes: ThisNode) -> tuple[list[str], list[P
 
 
 def test_a_file_comes_whole_and_is_removed_where_it_was(places: tuple[Path, Path]) -> None:
-    """Without damage there is no problem."""
+    """Without damage there is no problem, and who may read it still may."""
+    (places[0] / "node" / "A-0.step-1.report").chmod(0o604)
     problems, (report,) = bring(places, ThisNode())
-    assert ([], CONTENT) == (problems, report.read_bytes())
+    assert ([], CONTENT, 0o604) == (problems, report.read_bytes(), report.stat().st_mode & 0o777)
     assert {} == read_node(str(places[0]), "node").sizes
 
 
