@@ -148,7 +148,7 @@ class Summary:
         promise: ``None`` if no cause is named.
         waited: share of these steps in which the workers' main threads waited for a processor, in
             the mean; ``None`` if the ledgers do not tell.
-        round: what the driver calls in each step, where nobody marked steps; else empty.
+        round: of what each step is a round, where nobody marked steps; else empty.
         load: for each processor of its machines, how many threads ran or were ready to, in the
             mean; ``None`` if the ledgers do not tell.
         processors: how many processors its machines have together.
