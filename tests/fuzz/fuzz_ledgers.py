@@ -77,6 +77,7 @@ def make(directory: Path) -> None:
             made.fold("load", at, at + 8 * MS, 20, 4 * MS)
             made.span("barrier", at + 6 * MS, at + length, meets=[f"key:{step}"])
             made.collections.append((2, at + MS, at + 2 * MS))
+            made.iterations.append((0, at + MS))
             made.event("sync", at + length, entered=at + 6 * MS, left=at + length + 100)
             made.sample(f"{step}", "generate", begin, begin + 4 * MS, tokens=20, version=step)
             made.sample(f"{step}", "buffered", begin + 4 * MS, begin + 5 * MS)
@@ -87,6 +88,7 @@ def make(directory: Path) -> None:
         made.open = [(made.place("epoch"), at)]
         for number, state in enumerate(("opening", "open", "closed")):
             made.event("window", (3 + number) * 5 * MS, number=1, label="step-3", state=state)
+        made.event("loop", 0, number=0, file="a.py", line=3, level=[2, 1], inside=None)
         made.event("thinned", at, depth=3, why="bytes_per_step")
         add_stacks(made.write(directory / "ranks", ended=rank > 0))
         about = session_file(

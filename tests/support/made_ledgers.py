@@ -125,6 +125,10 @@ class MadeLedger:
         """Add runs of the garbage collector: generation, start, end."""
         self._add("coll", b"".join(written.COLLECTION.pack(*row) for row in rows))
 
+    def iterations(self, rows: Iterable[tuple[int, int]]) -> None:
+        """Add the beginnings of a loop's iterations: loop, time."""
+        self._add("iter", b"".join(written.ITERATION.pack(*row) for row in rows))
+
     def sizes(self, rows: Iterable[tuple[int, int, int]]) -> None:
         """Add how many bytes calls handled: place, time, bytes."""
         self._add("size", b"".join(written.SIZE.pack(*row) for row in rows))

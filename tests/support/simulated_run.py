@@ -27,6 +27,7 @@ class SimulatedLedger:
         links: the keys of those, each with its role.
         open: place and start of calls that have not ended.
         collections: generation, start and end of the garbage collector's runs.
+        iterations: loop and time of the beginnings of a loop's iterations.
         sizes: place, time and bytes of what calls handled.
         main: times, for how long the main thread had run by then, and was ready to.
         threads: the same of other threads, by their names, or tracks if they have scopes.
@@ -52,6 +53,7 @@ class SimulatedLedger:
         self._steps: list[tuple[int, int, int | None]] = []
         self._events: list[tuple[str, int, dict[str, Any]]] = []
         self.collections: list[tuple[int, int, int]] = []
+        self.iterations: list[tuple[int, int]] = []
         self.sizes: list[tuple[int, int, int]] = []
         self.main: list[tuple[int, int, int]] = []
         self.threads: dict[str | int, list[tuple[int, int, int]]] = {}
@@ -148,6 +150,7 @@ class SimulatedLedger:
         made.folds(self._folds)
         made.links(self.links)
         made.collections(self.collections)
+        made.iterations(self.iterations)
         made.sizes(self.sizes)
         made.main(self.main)
         for number, (name, rows) in enumerate(self.threads.items(), 100):

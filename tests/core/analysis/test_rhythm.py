@@ -12,7 +12,7 @@ from gpuprof._analysis.rhythm import Call, rounds
 from gpuprof._analysis.run import Run
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._report.explain import no_steps
-from gpuprof._session.ledger import ITERATION, LOOP
+from gpuprof._session.ledger import LOOP
 from support.simulated_run import SimulatedLedger, write_run
 
 
@@ -239,8 +239,7 @@ def looped(directory: Path, ranks: Sequence[Loops], every: int = 10) -> Run:
                 LOOP, begins[0], number=number, file=f"/job/{file}", line=int(line),
                 level=[int(n) for n in level[:2]], epochs=level[2:] == ["epochs"],
             )  # fmt: skip
-            for at in begins:
-                rank.event(ITERATION, at, loop=number)
+            rank.iterations += [(number, at) for at in begins]
     run = reading.assemble("run", ledgers.ledgers(write_run(directory, made))[0], {})
     run.launched = True
     return run
@@ -288,7 +287,7 @@ def test_a_loop_whose_outer_one_is_not_seen_has_the_steps_of_its_long_pauses(
         made.event(LOOP, 0, number=0, file="a.py", line=4, level=[0, 2], inside=3)
         for at in moments:
             made.span("torch.all_reduce", at, at + 3, meets=[f"{at}"])
-            made.event(ITERATION, at, loop=0)
+            made.iterations.append((0, at))
         ledgers_.append(made)
     run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, ledgers_))[0], {})
     assert abs(len(run.steps) - count) <= 1
@@ -316,8 +315,7 @@ def test_ranks_that_mark_steps_keep_them(tmp_path: Path) -> None:
             rank.span("torch.all_reduce", 100 * at + 90, 100 * at + 99, meets=[f"{at}"])
     for rank in ranks:
         rank.event(LOOP, 0, number=0, file="a.py", line=4, level=[0, 1], epochs=False)
-        for at in STEPS:
-            rank.event(ITERATION, at, loop=0)
+        rank.iterations = [(0, at) for at in STEPS]
     ranks[0].step(0, 0, 1000)
     run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, ranks))[0], {})
     assert (1, "") == (len(run.steps), run.round)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from gpuprof._session.instruments.instrument import Hooks, Instrument
 from gpuprof._session.instruments.loops import Loops
-from gpuprof._session.ledger import ITERATION, LOOP
 from gpuprof_timing import Timing
 
 Meet = Callable[[], None]
@@ -78,12 +77,13 @@ def in_a_coroutine(meet: Meet) -> None:
 
 def noted(program: Callable[[Meet], None]) -> dict[str, int]:
     """How many iterations each loop has begun, by the text after `for` or `while`; outer first."""
-    events: list[tuple[str, dict[str, Any]]] = []
-    hooks = Hooks(event=lambda kind, **about: events.append((kind, about)))
+    found: list[dict[str, Any]] = []
+    counts: Counter[int] = Counter()
+    hooks = Hooks(
+        event=lambda _, **about: found.append(about), iterated=lambda loop: counts.update([loop])
+    )
     loops = Loops(Instrument("torch", Timing("t"), pytest.fail, hooks))
     program(lambda: loops.note(2))
-    counts = Counter(about["loop"] for kind, about in events if kind == ITERATION)
-    found = [about for kind, about in events if kind == LOOP]
     with open(__file__) as file:
         lines = file.readlines()
     return {
@@ -115,14 +115,13 @@ def test_each_iteration_but_the_first_is_noted(
 def test_a_loop_over_epochs_says_so() -> None:
     """There is one over batches inside."""
     events: list[dict[str, Any]] = []
-    hooks = Hooks(event=lambda kind, **about: events.append({"kind": kind, **about}))
+    hooks = Hooks(event=lambda _, **about: events.append(about))
     loops = Loops(Instrument("torch", Timing("t"), pytest.fail, hooks))
     for _epoch in range(3):
         for _batch in range(3):
             loops.note(1)
         loops.note(1)
-    of_epochs = {event["epochs"] for event in events if event["kind"] == LOOP}
-    assert {True, False} == of_epochs
+    assert {True, False} == {event["epochs"] for event in events}
 
 
 def test_inside_a_loop_of_many_iterations_others_are_not_noted() -> None:

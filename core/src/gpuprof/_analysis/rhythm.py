@@ -22,7 +22,7 @@ import numpy as np
 from gpuprof._analysis.run import Integers, Process, Run, Step
 from gpuprof._artifacts.ledger import RELEASES, STEP, WAITS, Ledger
 from gpuprof._session.instruments.ray_calls import SERIALIZE
-from gpuprof._session.ledger import ITERATION, LOOP
+from gpuprof._session.ledger import LOOP
 
 _LEAST_ROUNDS = 8
 _MANY_ROUNDS = 16
@@ -259,19 +259,18 @@ def _iterations(ledger: Ledger) -> list[_Iterations]:
     The outermost one with many iterations is. Loops over epochs have others inside.
     """
     loops: dict[int, Mapping[str, Any]] = {}
-    begins: dict[int, list[int]] = {}
     for event in ledger.events:
-        number = event.get("number" if event["event"] == LOOP else "loop")
-        if isinstance(number, int) and event["event"] == LOOP and _is_level(event.get("level")):
+        number = event.get("number")
+        if event["event"] == LOOP and isinstance(number, int) and _is_level(event.get("level")):
             loops[number] = event
-        elif isinstance(number, int) and event["event"] == ITERATION:
-            begins.setdefault(number, []).append(event["time"])
+    if not loops:
+        return []
     meets = [at for at, place in enumerate(ledger.places) if place.key.startswith("torch.")]
     ends = np.sort(ledger.spans["end"][np.isin(ledger.spans["place"], meets)])
     headers = {number: (about.get("file"), about.get("line")) for number, about in loops.items()}
     found = []
     for number, about in loops.items():
-        starts = np.array(begins.get(number, ()), np.int64)
+        starts = ledger.iterations["time"][ledger.iterations["loop"] == number]
         if len(starts) <= _LEAST_ROUNDS or not len(ends):
             continue
         moments = ends[(np.searchsorted(ends, starts, "right") - 1).clip(0)]

@@ -63,6 +63,7 @@ CLOCK = [("monotonic", "<i8"), ("wall", "<i8"), ("apart", "<i8")]
 OPEN = [("place", "<u4"), ("start", "<i8")]
 SENT = [("track", "<u4"), ("start", "<i8"), ("end", "<i8"), ("key", "<u8"), ("needs", "<u8")]
 SIZE = [("place", "<u4"), ("time", "<i8"), ("bytes", "<i8")]
+ITERATION = [("loop", "<u4"), ("time", "<i8")]
 COLLECTION = [("generation", "<u4"), ("start", "<i8"), ("end", "<i8")]
 SAMPLE = [
     ("number", "<u8"), ("sample", "<u8"), ("phase", "<u4"), ("weight", "<u4"),
@@ -85,6 +86,7 @@ TABLES = {
     "span": ("spans", SPAN), "fold": ("folds", FOLD), "link": ("links", LINK),
     "step": ("edges", STEP), "clck": ("clocks", CLOCK), "open": ("open", OPEN),
     "coll": ("collections", COLLECTION), "sent": ("sent", SENT), "size": ("sizes", SIZE),
+    "iter": ("iterations", ITERATION),
     "samp": ("samples", SAMPLE), "sbeg": ("begun", BEGUN),
     "sfol": ("sample_folds", SAMPLE_FOLD), "note": ("notes", NOTE),
     "attr": ("attributes", ATTRIBUTE),
@@ -185,6 +187,8 @@ class Ledger:
         open: calls that had not ended at the ledger's end: an array of `OPEN`.
         sent: calls that the process sent to other processes: an array of `SENT`.
         sizes: the bytes that calls handled: an array of `SIZE`.
+        iterations: the first collective in each iteration of a loop: an array of `ITERATION`, for
+            each loop in order of time. ``loop`` is that of an event ``loop``.
         collections: long garbage collections, which stop the process: an array of `COLLECTION`.
         samples: phases of samples that ended: an array of `SAMPLE`. ``sample`` is a key of
             `sample_ids`, ``phase`` a position in `words`, and ``weight`` how many phases the row
@@ -222,6 +226,7 @@ class Ledger:
     edges: Rows
     clocks: Rows
     open: Rows
+    iterations: Rows
     collections: Rows
     sent: Rows
     sizes: Rows

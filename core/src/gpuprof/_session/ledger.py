@@ -58,6 +58,8 @@ CLOCK = struct.Struct("<qqq")
 """Both clocks at one moment: monotonic, wall, and the nanoseconds that reading them took."""
 OPEN = struct.Struct("<Iq")
 """A call that had not ended when the block was written: place, start."""
+ITERATION = struct.Struct("<Iq")
+"""The first collective in an iteration of a loop: the loop's number, time."""
 COLLECTION = struct.Struct("<Iqq")
 """A run of the garbage collector: generation, start, end."""
 
@@ -98,8 +100,6 @@ With its ``number``, ``function``, ``file`` and ``line``; its ``level``, of whic
 around it is lower; the first line of the loop of the same function that it is ``inside``; and
 ``epochs``: whether its own first line speaks of epochs.
 """
-ITERATION = "iteration"
-"""The event of the first collective in an iteration of a loop, with the ``loop``'s number."""
 DRAIN_INTERVAL = 1.0
 """Seconds between two writes."""
 LAST_SECONDS = 2 * DRAIN_INTERVAL
@@ -210,6 +210,7 @@ class LedgerWriter:
         self._new_tracks: list[dict[str, Any]] = []
         self._links: list[bytes] = []
         self._sizes: list[tuple[Node, int, int]] = []
+        self._iterations: list[tuple[int, int]] = []
         self._deepest = 0
         self._thinned = 0
         self._spent = False
@@ -259,6 +260,11 @@ class LedgerWriter:
         """Note how many bytes the current call at a node of the tree handles."""
         if not self._over and not self._thinned:
             self._sizes.append((node, self._clock(), size))
+
+    def iterated(self, loop: int) -> None:
+        """Note that a loop begins an iteration; nobody asks once the job has marked a step."""
+        if not self._over and not self.steps_known:
+            self._iterations.append((loop, self._clock()))
 
     def sample(self, sample: object, phase: object) -> Phase:
         """A phase of a sample: a context manager, entered and left on the job's threads."""
@@ -346,6 +352,8 @@ class LedgerWriter:
         for kind, blocks in (("link", self._links), ("step", steps)):
             self._file.add(kind, b"".join(blocks))
         self._file.add("coll", b"".join(COLLECTION.pack(*row) for row in collections))
+        iterations, self._iterations = self._iterations, []
+        self._file.add("iter", b"".join(ITERATION.pack(*row) for row in iterations))
         self._file.add("sent", sent_calls)
         self._file.add("size", sizes)
         self._new_places, self._new_tracks, self._links = [], [], []

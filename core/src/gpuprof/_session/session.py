@@ -166,6 +166,7 @@ class Session:
                 ledger.event,
                 sized=ledger.sized,
                 sample=ledger.samples.add,
+                iterated=ledger.iterated,
             )
             if steps is not None:
                 hooks = hooks._replace(called=steps.called, holds=steps.held)

@@ -64,6 +64,7 @@ class Hooks(NamedTuple):
         holds: called with the class of the actor that this process holds.
         sized: see `LedgerWriter.sized`.
         sample: see `Samples.add`.
+        iterated: see `LedgerWriter.iterated`.
     """
 
     end_step: Callable[[], object] = _nothing
@@ -73,6 +74,7 @@ class Hooks(NamedTuple):
     sized: Callable[[Any, int], object] = _nothing
     sample: Callable[[str, str, int, int, Mapping[str, float]], object] = _nothing
     holds: Callable[[type], object] = _nothing
+    iterated: Callable[[int], object] = _nothing
 
 
 NO_HOOKS = Hooks()
@@ -110,6 +112,7 @@ class Instrument:
         self.note_actor = hooks.holds
         self.note_event = hooks.event
         self.note_sample = hooks.sample
+        self.note_iteration = hooks.iterated
         self._sized = hooks.sized
         self._timing = timing
         self.recording = recording_of(timing)

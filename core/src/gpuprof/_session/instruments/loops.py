@@ -18,7 +18,7 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 from gpuprof._session.instruments.instrument import Instrument
-from gpuprof._session.ledger import ITERATION, LOOP
+from gpuprof._session.ledger import LOOP
 from gpuprof._session.stacks import LIBRARY
 
 _ENOUGH = 100
@@ -129,7 +129,7 @@ class Loops:
         self._counts[number] += 1
         level = self._levels[number]
         if level <= self._settled and self._counts[number] <= _MOST:
-            self._instrument.note_event(ITERATION, loop=number)
+            self._instrument.note_iteration(number)
             if self._counts[number] >= _ENOUGH and not self._of_epochs[number]:
                 self._settled = level
 
