@@ -433,9 +433,12 @@ def _of_group(
         if late is not None and not _begin_alike(run, ranks, late):
             late = None
     later = []
-    for place, delays, awaited in _arrivals(run, group, ranks):
+    for place, delays, inside in _arrivals(run, group, ranks):
         late_for_it = _tested(delays[usual], "late start", group, names, numbers, BEFORE, least)
         if late_for_it is not None:
+            mine = np.isin(names, late_for_it.names)
+            waited = inside[usual][:, ~mine].min(axis=1) - inside[usual][:, mine].max(axis=1)
+            awaited = bool(np.median(waited) >= _NEARLY_ALL * late_for_it.gain)
             later.append(attrs.evolve(late_for_it, late_for=place, awaited=awaited))
             if late is not None and late.excess <= late_for_it.excess / _NEARLY_ALL:
                 late = late if set(late.names) != set(late_for_it.names) else None
@@ -590,16 +593,18 @@ def _delays(run: Run, ranks: Sequence[Sequence[Process]], call_times: _Called) -
 
 def _arrivals(
     run: Run, group: str, ranks: Sequence[Sequence[Process]]
-) -> Iterator[tuple[int, Floats, bool]]:
-    """Nanoseconds that each rank is in no scope before it meets the others, by step and rank.
+) -> Iterator[tuple[int, Floats, Floats]]:
+    """Nanoseconds that each rank is in no scope before it meets the others, and with them.
 
-    For each place in which all ranks of a group meet in most steps: before one of them this rank
-    may be late, and before another one that. And whether all workers of the run meet there at once.
+    By step and rank, for each place in which all ranks of a group meet in most steps: before one of
+    them this rank may be late, and before another one that. The nanoseconds with the others are 0
+    where not all workers of the run meet at once.
     """
     numbers = [process.number for process in chain.from_iterable(ranks)]
     if not outside(run, group) or works_outside(run, numbers):
         return
     delays: dict[int, Floats] = {}
+    insides: dict[int, Floats] = {}
     keys: dict[int, list[Integers]] = {}
     for column, rank in enumerate(ranks):
         for process in rank:
@@ -612,9 +617,12 @@ def _arrivals(
                 place_of = run.places[number]
                 if place_of.waits_for == BARRIER and place_of.name not in MESSAGES:
                     mine = inside & (place == number)
-                    by_step = delays.setdefault(number, np.full((len(run.steps), len(ranks)), -1.0))
+                    shape = len(run.steps), len(ranks)
+                    by_step = delays.setdefault(number, np.full(shape, -1.0))
                     by_step[at[mine], column] = by_step[at[mine], column].clip(0)
                     np.add.at(by_step[:, column], at[mine], (start - since)[mine].clip(0))
+                    within = insides.setdefault(number, np.zeros(shape))
+                    np.add.at(within[:, column], at[mine], (end - start)[mine])
                     links = process.ledger.links
                     here = process.places[links["place"]] == number
                     keys.setdefault(number, []).append(np.unique(links["key"][here]))
@@ -622,8 +630,8 @@ def _arrivals(
     for number, by_step in delays.items():
         if ((by_step[run.usual] >= 0).mean(axis=0) >= roles.STEADY).all():
             shared = np.unique(np.concatenate(keys[number]), return_counts=True)[1]
-            of_all = len(shared) > 0 and bool(np.median(shared) == len(ranks))
-            yield number, by_step.clip(0), alone and of_all
+            of_all = alone and len(shared) > 0 and np.median(shared) == len(ranks)
+            yield number, by_step.clip(0), insides[number] * of_all
 
 
 def _top_level(run: Run, process: Process) -> tuple[Integers, Integers, Integers]:

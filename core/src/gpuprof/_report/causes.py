@@ -12,7 +12,6 @@ from gpuprof._analysis.causes import STARVED, Doubt, Finding, Name
 from gpuprof._analysis.loop import BETWEEN_CALLS, NAMES
 from gpuprof._analysis.run import OUTSIDE
 from gpuprof._analysis.stays import OfSamples
-from gpuprof._analysis.stragglers import BEFORE
 from gpuprof._analysis.usage import Usage
 from gpuprof._artifacts.early_ends import listed
 from gpuprof._artifacts.receipt import size_text
@@ -123,6 +122,7 @@ def what_if(cause: Finding | Promise) -> str:
         server=cause.group if several else cause.worker,
         group=cause.group,
         scope=cause.scope,
+        late_for=_late_for(cause.scope),
         limit=_limit(cause),
     )
     return f"{condition}, {gain(cause)}"
@@ -192,15 +192,17 @@ def _node(finding: Finding) -> Words:
     )
 
 
+def _late_for(scope: str) -> str:
+    """What a rank is late for: the scope that it is before."""
+    return scope[1:-1].removeprefix("before ")
+
+
 def _late_start(finding: Finding) -> Words:
     who = all_of(finding.workers)
     caller = ", or why its caller calls it so late" if finding.facts.called else ""
-    what = "its first scope"
-    if finding.scope != NAMES[BEFORE]:
-        what = finding.scope.removeprefix("(before ").removesuffix(")")
     return Words(
-        f"{who} {_does(finding, 'begin')} {what} {duration(finding.seconds)} a step later "
-        f"than the others of its group, and was the last in {finding.steps} of {finding.of} steps.",
+        f"{who} {_does(finding, 'begin')} {_late_for(finding.scope)} "
+        f"{duration(finding.seconds)} a step later than the others of its group, and was the last in {finding.steps} of {finding.of} steps.",
         f"See what {who} does before{caller}.",
     )
 
@@ -587,7 +589,7 @@ _IF: Mapping[Name, str] = {
     "rank": _AS_FAST,
     "drift": _AS_FAST,
     "node": "if node {worker} were as fast as the others",
-    "late start": "if {worker} began with the others",
+    "late start": "if {worker} began {late_for} with the others",
     "pauses": "without the pauses of {workers}",
     "between steps": "without the time between steps",
     "garbage collection": "without the garbage collector in {worker}",
