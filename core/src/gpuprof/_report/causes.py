@@ -202,7 +202,8 @@ def _late_start(finding: Finding) -> Words:
     caller = ", or why its caller calls it so late" if finding.facts.called else ""
     return Words(
         f"{who} {_does(finding, 'begin')} {_late_for(finding.scope)} "
-        f"{duration(finding.seconds)} a step later than the others of its group, and was the last in {finding.steps} of {finding.of} steps.",
+        f"{duration(finding.seconds)} a step later than the others of its group, and was the last "
+        f"in {finding.steps} of {finding.of} steps.",
         f"See what {who} does before{caller}.",
     )
 
