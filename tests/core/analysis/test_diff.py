@@ -584,6 +584,12 @@ def test_steps_that_are_rounds_of_other_calls_are_listed(runs: dict[str, Summary
     ]
 
 
+def test_a_loop_that_has_moved_in_its_file_is_the_same(runs: dict[str, Summary]) -> None:
+    """As after an edit above it."""
+    sides = [[attrs.evolve(runs["a"], round=f"the loop at train.py:{line}")] for line in (42, 47)]
+    assert [] == list(differences(*sides))
+
+
 def test_missing_reports_are_listed(runs: dict[str, Summary]) -> None:
     """Without mattering to what took how long."""
     whole, part = (
