@@ -20,7 +20,7 @@ def fuzzer(name: str) -> ModuleType:
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("fuzz_config", 150), ("fuzz_frames", 100), ("fuzz_ledgers", 6), ("fuzz_answers", 40)],
+    [("fuzz_config", 150), ("fuzz_frames", 100), ("fuzz_ledgers", 3), ("fuzz_answers", 40)],
 )
 def test_mutated_inputs_end_as_they_should(name: str, count: int) -> None:
     """A damaged input is read, or refused by gpuprof's own error, at once."""
