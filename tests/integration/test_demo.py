@@ -212,7 +212,7 @@ def test_the_demo_under_torch_profiler(tmp_path: Path, short: list[str]) -> None
         assert {label, "aten::addmm"} <= names
 
 
-@pytest.mark.exhaustive  # with nsys, the demo's trees are looked at, and `make demo` runs it without
+@pytest.mark.exhaustive  # `make demo` runs it; with nsys its trees are looked at
 def test_the_demo_without_a_tool(tmp_path: Path, short: list[str]) -> None:
     """A machine without nsys trains all the same, prints its trees, and says how to get more."""
     done = train(tmp_path, "--timing-only-without-tool", *short, PATH=path_without_nsys())
