@@ -275,6 +275,24 @@ def test_the_iterations_of_the_ranks_loop_are_steps(
     assert expected == (run.round, [step.duration for step in run.steps])
 
 
+def test_loops_one_after_the_other_all_have_steps(tmp_path: Path) -> None:
+    """As before and after a warm-up; the time between them is in no step."""
+    later = [at + 5000 for at in STEPS]
+    loops = {"job.py:7:3:1": STEPS, "job.py:19:3:1": later, "job.py:25:3:1": [3000, 3100]}
+    run = looped(tmp_path, [loops] * 2)
+    assert "the loops at job.py:7 and job.py:19" == run.round
+    assert [100] * 38 == [step.duration for step in run.steps]
+
+
+def test_a_step_ends_with_its_epoch(tmp_path: Path) -> None:
+    """The next one begins with an iteration of its own; validation is in the last one."""
+    epochs = list(range(1000, 9000, 1000))
+    batches = [epoch + at for epoch in [0, *epochs] for at in (100, 200, 300)]
+    loops = {"job.py:3:3:1:epochs": epochs, "job.py:7:3:2": batches}
+    durations = [step.duration for step in looped(tmp_path, [loops] * 2).steps]
+    assert [100, 100, *[700, 100, 100, 100] * 8] == durations
+
+
 @pytest.mark.parametrize(("apart", "count"), [(4, 19), (25, 79)], ids=["per step", "in each"])
 def test_a_loop_whose_outer_one_is_not_seen_has_the_steps_of_its_long_pauses(
     apart: int, count: int, tmp_path: Path

@@ -138,6 +138,21 @@ def test_inside_a_loop_of_many_iterations_others_are_not_noted() -> None:
     assert counts["_layer"] < 350
 
 
+def test_a_loop_after_one_of_many_iterations_is_noted() -> None:
+    """Also if it is in a function that another one calls: it is not inside."""
+
+    def second(meet: Meet) -> None:
+        for _later in range(20):
+            meet()
+
+    def program(meet: Meet) -> None:
+        for _step in range(300):
+            meet()
+        second(meet)
+
+    assert {"_step": 299, "_later": 19} == noted(program)
+
+
 def test_under_a_debugger_nothing_is_noted() -> None:
     """It has its own marks in the calls."""
     before = sys.gettrace()

@@ -215,74 +215,106 @@ def mark_iterations(ledgers: Sequence[Ledger]) -> str:
     """Mark the iterations of the ranks' loop around collectives as steps, in the ranks' ledgers.
 
     Numbered from 0. A step lasts from the end of the last collective before an iteration to the end
-    of the last one in it.
+    of the last one in it. Of loops that come one after the other, all count.
 
     Returns:
-        In words which loop that is; empty if there is none, and no step is marked.
+        In words which loops these are; empty if there are none, and no step is marked.
     """
     of_ranks = [_iterations(ledger) for ledger in ledgers]
-    counts = Counter(len(loops[0].moments) for loops in of_ranks if loops)
+    counts = Counter(loops[0].count for loops in of_ranks if loops)
     if not counts:
         return ""
     usual = counts.most_common(1)[0][0]
-    header = next(loops[0].header for loops in of_ranks if loops and len(loops[0].moments) == usual)
-    # ranks with the same loop, or with another one of as many iterations, are in step
+    headers = next(loops[0].headers for loops in of_ranks if loops and loops[0].count == usual)
+    # ranks with the same loops, or with others of as many iterations, are in step
     in_step: dict[int, _Iterations] = {}
     for number, loops in enumerate(of_ranks):
-        same = [loop for loop in loops if loop.header == header]
-        alike = [loop for loop in (*same, *loops) if abs(len(loop.moments) - usual) <= 1]
+        same = [loop for loop in loops if loop.headers == headers]
+        alike = [loop for loop in (*same, *loops) if abs(loop.count - usual) <= len(headers)]
         if alike:
             in_step[number] = alike[0]
     if len(in_step) < 2:
         return ""
     for number, loop in in_step.items():
+        pairs = [pair for stretch in loop.stretches for pair in pairwise(stretch)]
         edges = [
             row
-            for step, (begin, end) in enumerate(pairwise(loop.moments))
+            for step, (begin, end) in enumerate(pairs)
             for row in ((step, begin, 1), (step, end, 0))
         ]
         ledgers[number].edges = np.array(edges, STEP)
-    return f"the loop at {header}"
+    return f"the {'loops' if len(headers) > 1 else 'loop'} at {' and '.join(headers)}"
 
 
 @attrs.frozen
 class _Iterations:
-    """A loop of a rank: where it is, and when its iterations began; all but the first one."""
+    """Loops of a rank that come one after the other.
 
-    header: str
-    moments: list[int]
+    Args:
+        headers: where each of them is.
+        stretches: for each of them, when its iterations began; all but the first one.
+    """
+
+    headers: tuple[str, ...]
+    stretches: tuple[list[int], ...]
+
+    @property
+    def count(self) -> int:
+        """How many beginnings there are in all."""
+        return sum(map(len, self.stretches))
 
 
 def _iterations(ledger: Ledger) -> list[_Iterations]:
     """The loops of a rank that may be those of steps, the likeliest first.
 
-    The outermost one with many iterations is. Loops over epochs have others inside.
+    The outermost one with many iterations is, with those before and after it. Loops over epochs
+    have others inside.
     """
     loops: dict[int, Mapping[str, Any]] = {}
     for event in ledger.events:
         number = event.get("number")
         if event["event"] == LOOP and isinstance(number, int) and _is_level(event.get("level")):
             loops[number] = event
-    if not loops:
-        return []
     meets = [at for at, place in enumerate(ledger.places) if place.key.startswith("torch.")]
     ends = np.sort(ledger.spans["end"][np.isin(ledger.spans["place"], meets)])
+    if not loops or not len(ends):
+        return []
+    moments: dict[int, Integers] = {}
     headers = {number: (about.get("file"), about.get("line")) for number, about in loops.items()}
-    found = []
     for number, about in loops.items():
         starts = ledger.iterations["time"][ledger.iterations["loop"] == number]
-        if len(starts) <= _LEAST_ROUNDS or not len(ends):
-            continue
-        moments = ends[(np.searchsorted(ends, starts, "right") - 1).clip(0)]
+        moments[number] = ends[(np.searchsorted(ends, starts, "right") - 1).clip(0)]
         inside = about.get("inside")
         if inside and (about.get("file"), inside) not in headers.values():
             # the loop around it has no collective of its own, which would tell its iterations
-            moments = moments[_long(starts - moments)]
-        if len(moments) > _LEAST_ROUNDS:
+            moments[number] = moments[number][_long(starts - moments[number])]
+    found = []
+    for number, own in moments.items():
+        if len(own) > _LEAST_ROUNDS:
+            about = loops[number]
+            order = bool(about.get("epochs")), len(own) < _MANY_ROUNDS
+            # where a loop around it begins its next iteration, this one begins anew
+            around = [m for at, m in moments.items() if loops[at]["level"] < about["level"]]
+            stretch = np.unique(np.concatenate([own, *around]))
+            stretch = stretch[(stretch >= own[0]) & (stretch <= own[-1])]
             header = f"{PurePath(str(about.get('file'))).name}:{about.get('line')}"
-            order = bool(about.get("epochs")), len(moments) < _MANY_ROUNDS, about["level"]
-            found.append((order, _Iterations(header, moments.tolist())))
-    return [loop for _, loop in sorted(found, key=lambda pair: pair[0])]
+            found.append((order, about["level"], header, stretch.tolist()))
+    found.sort(key=lambda each: each[:2])
+    return [_with_others(first, found) for first in found]
+
+
+_Found = tuple[tuple[bool, bool], list[int], str, list[int]]
+
+
+def _with_others(first: _Found, found: Sequence[_Found]) -> _Iterations:
+    """A loop with those before and after it that are as likely the steps'."""
+    chosen = [first]
+    for other in found:
+        apart = all(other[3][-1] <= one[3][0] or one[3][-1] <= other[3][0] for one in chosen)
+        if other[0] == first[0] and apart:
+            chosen.append(other)
+    chosen.sort(key=lambda each: each[3])
+    return _Iterations(tuple(each[2] for each in chosen), tuple(each[3] for each in chosen))
 
 
 def _is_level(level: object) -> bool:

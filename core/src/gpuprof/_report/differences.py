@@ -62,7 +62,7 @@ def _about(run: Summary) -> dict[str, str]:
     about["ranks"] = ", ".join(f"{len(g.workers)} {name}" for name, g in run.groups.items())
     if run.round:
         # an edit elsewhere in the file moves a loop's line
-        about["a step is a round of"] = re.sub(r"(the loop at .*):\d+$", r"\1", run.round)
+        about["a step is a round of"] = re.sub(r"(?<=\.py):\d+", "", run.round)
     return about
 
 

@@ -345,7 +345,7 @@ def remedy(answer: Explanation) -> str:
     hint = f'mark what {worker} does outside any scope with gpuprof.timer("…")'
     for line in filter(None, (*answer.extra, *answer.lines)):
         if (line.worker, line.scope) == (worker, scope) and line.share >= _LEAST_OF_LINE:
-            hint = f"see {stacks.where(line)}, where {worker} spends that time"
+            hint = f"see {stacks.where(line)}, where {_blind_one(answer)} spends that time"
     whom = f'"{about.waits_for}"' if about.waits_for else '"<group>"'
     remedies = {
         "timing": f"unset {TIMING_VARIABLE}, which is 0 and switches timing off",
@@ -554,6 +554,8 @@ def _state(name: str, about: Run | Explanation, longest: float = 0.0) -> str:
 
 def _what_a_step_is(steps: Mapping[str, Any]) -> str:
     if steps["round"]:
+        if steps["round"].startswith("the loop"):
+            return f"A step ends with a round of {steps['round']} in which the ranks meet."
         return f"A step is a round of {steps['round']}."
     return "A step lasts from the end of one step of the optimizer to the end of the next."
 
@@ -868,7 +870,8 @@ def no_steps(run: Run) -> str:
         )
     driven = any(process.role == "driver" for process in run.processes)
     where = "`with profiler.step(i):` in the driver or " if driven else ""
-    hint = f"use {where}`with gpuprof.step(i):` in the ranks"
+    in_them = "in the ranks" if len(run.processes) > 1 else "around each step"
+    hint = f"use {where}`with gpuprof.step(i):` {in_them}"
     if not run.launched:
         return f"no step is marked; {hint}"
     missing = "no step is found"

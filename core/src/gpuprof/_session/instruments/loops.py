@@ -88,7 +88,7 @@ class Loops:
         self._levels: list[tuple[int, int]] = []
         self._counts: list[int] = []
         self._of_epochs: list[bool] = []
-        self._settled = (sys.maxsize, 0)
+        self._settled: list[tuple[CodeType, Loop]] = []
         self._main = threading.main_thread().ident
 
     def note(self, above: int) -> None:
@@ -127,11 +127,24 @@ class Loops:
             self._counts.append(0)
             self._describe(number, code, around)
         self._counts[number] += 1
-        level = self._levels[number]
-        if level <= self._settled and self._counts[number] <= _MOST:
+        if self._counts[number] <= _MOST and not self._is_inside(frame, loop[1]):
             self._instrument.note_iteration(number)
-            if self._counts[number] >= _ENOUGH and not self._of_epochs[number]:
-                self._settled = level
+            if self._counts[number] == _ENOUGH and not self._of_epochs[number]:
+                self._settled.append(loop)
+
+    def _is_inside(self, frame: FrameType, loop: Loop) -> bool:
+        """Whether a loop of a call is inside another one of many iterations."""
+        first, last = loop
+        caller: FrameType | None = frame
+        while caller is not None and self._settled:
+            for code, around in self._settled:
+                is_around = around.start <= first and last <= around.end
+                if code is caller.f_code and is_around and (first, last) != around:
+                    return True
+            caller = caller.f_back
+            if caller is not None:
+                first = last = caller.f_lasti
+        return False
 
     def _describe(self, number: int, code: CodeType, around: Sequence[Loop]) -> None:
         line, *outer = (_line_of(code, loop) for loop in around)
