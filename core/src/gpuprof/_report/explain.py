@@ -207,7 +207,7 @@ def _suspect(answer: Explanation) -> str:
         if is_about_it and finding.saves is not None and finding.saves >= _LEAST_SAVED:
             share = percentage(confidence.seconds / answer.seconds["mean"])
             where = _without_brackets(confidence.scope)
-            at = "" if line is None else f": {stacks.where(line)}"
+            at = "" if line is None else f", slow at {stacks.where(line)}"
             unless = ", unless it waits there for others" if finding.grade == "hint" else ""
             return f"{confidence.worker} {share} ({where}{at}){unless}"
     return ""
