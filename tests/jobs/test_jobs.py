@@ -120,7 +120,9 @@ def test_fsdp_under_torchrun(job: Start) -> None:
     assert {"Worker-0", "Worker-1"} == done.workers
     expected, actual = done.results
     assert expected == actual
-    assert re.match(r"Worker-0 \d+ % \(outside any scope, slow at fsdp.py:13\)", done.answer["bounds"])
+    assert re.match(
+        r"Worker-0 \d+ % \(outside any scope, slow at fsdp.py:13\)", done.answer["bounds"]
+    )
 
 
 def test_lightning_on_two_processes(job: Start) -> None:

@@ -130,7 +130,8 @@ def test_what_is_in_no_scope_has_a_line(tmp_path: Path) -> None:
     assert line is not None
     assert ("A-1", "/job/data.py", 88) == (line.worker, line.file, line.line)
     bounds = as_dict(found)["bounds"]
-    assert bounds.endswith("(outside any scope, slow at data.py:88)")  # the others wait for it meanwhile
+    # the others wait for it meanwhile
+    assert bounds.endswith("(outside any scope, slow at data.py:88)")
 
 
 def outside(
