@@ -106,9 +106,10 @@ class Window:
 
     @property
     def label(self) -> str:
-        """``step-3``, ``steps-3-5`` (the last step included) or ``lifetime``.
+        """``step-3``, ``steps-3-5`` (the last step included) or ``lifetime``, for people.
 
-        A discrete window's label ends with its scope.
+        A discrete window's label ends with its scope, which may hold any character. `final_stem` of
+        the worker is for file names.
 
         >>> Window(1, 3, 4).label, Window(1, 3, 6).label, Window(1, None, None).label
         ('step-3', 'steps-3-5', 'lifetime')
