@@ -20,6 +20,8 @@ from gpuprof._cli import main
 from gpuprof._report.anonymous import Names
 from support import page_run
 from support.made_stacks import write_stacks
+from support.run_files import run_file
+from support.simulated_run import SimulatedLedger, write_run
 
 PROGRAM = """
 import json, sys, threading, time
@@ -128,6 +130,23 @@ def test_a_copy_has_the_same_answer(recorded: Path, simulated: Path, tmp_path: P
         assert [finding["cause"] for finding in before["findings"]] == [
             finding["cause"] for finding in after["findings"]
         ]
+
+
+def test_the_loop_of_the_steps_keeps_its_line(tmp_path: Path) -> None:
+    """Not its file: that is a name."""
+    ledgers = [SimulatedLedger(f"Worker-{rank}") for rank in range(2)]
+    for made in ledgers:
+        made.event("loop", 0, number=0, file="/job/planted.py", function="planted", line=7,
+                   level=[3, 1], inside=None, epochs=False)  # fmt: skip
+        for at in range(0, 2000, 100):
+            made.span("torch.all_reduce", at + 90, at + 99, meets=[f"{at}"])
+            made.iterations.append((0, at))
+    run = write_run(tmp_path / "run", ledgers)
+    (run / "run.json").write_text(json.dumps(run_file("run", driver=None)))
+    (copy,) = export(tmp_path / "shared", run)
+    assert [18, 18] == [answer("explain", str(each))["steps"]["all"] for each in (run, copy)]
+    assert "the loop at line 7" == answer("explain", str(copy))["steps"]["round"]
+    assert not any(b"planted" in path.read_bytes() for path in copy.rglob("*.ledger"))
 
 
 def test_copies_that_were_made_together_can_be_compared(

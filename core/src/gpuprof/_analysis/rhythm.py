@@ -297,7 +297,9 @@ def _iterations(ledger: Ledger) -> list[_Iterations]:
             around = [m for at, m in moments.items() if loops[at]["level"] < about["level"]]
             stretch = np.unique(np.concatenate([own, *around]))
             stretch = stretch[(stretch >= own[0]) & (stretch <= own[-1])]
-            header = f"{PurePath(str(about.get('file'))).name}:{about.get('line')}"
+            file = about.get("file")  # a copy without names has none
+            at = f"{PurePath(file).name}:" if isinstance(file, str) else "line "
+            header = f"{at}{about.get('line')}"
             found.append((order, about["level"], header, stretch.tolist()))
     found.sort(key=lambda each: each[:2])
     return [_with_others(first, found) for first in found]

@@ -36,7 +36,7 @@ from gpuprof._session.environment import Environment
 from gpuprof._session.file import SESSION_VERSION, SessionFile, StepSums, TotalsEntry, WindowEntry
 from gpuprof._session.instruments.collectives import COLLECTIVES, POINT_TO_POINT
 from gpuprof._session.instruments.coroutines import RUN, SLEEP
-from gpuprof._session.ledger import Header, key_of
+from gpuprof._session.ledger import ENDED, Header, key_of
 from gpuprof._session.stacks import SUFFIX as STACKS
 from gpuprof._shim.files import write_json
 from gpuprof._shim.safe import UnsafeFile, make_directory, open_regular
@@ -46,7 +46,7 @@ KNOWN = frozenset({*sys.stdlib_module_names, "gpuprof", "gpuprof_timing", "numpy
 """The packages whose functions, modules and files keep their names."""
 _SCOPES = frozenset(
     {
-        *CALLS, RUN, SLEEP, "(more)", "DataLoader.next", "a thread that has ended", "backward",
+        *CALLS, RUN, SLEEP, "(more)", "DataLoader.next", ENDED, "backward",
         "forward", "grad", "main_loop", "optimizer", "queue.get", "queue.put", "ray.put", "save",
         "torch.wait",
         *(f"torch.{name}" for name in (*COLLECTIVES, *POINT_TO_POINT)),
@@ -98,8 +98,8 @@ _OTHER_KEYS = frozenset(
         "last", "maximum", "minimum", "open", "open_elapsed", "pooled", "spread", "squares",
         "total", "window",
         # of events in a ledger
-        "at", "bound", "collections", "depth", "entered", "event", "left", "level", "offset",
-        "ranks", "steps", "time", "why",
+        "at", "bound", "collections", "depth", "entered", "epochs", "event", "function", "inside",
+        "left", "level", "line", "number", "offset", "ranks", "steps", "time", "why",
         # of places and tracks in a ledger, and of versions
         "id", "native", "parent", "profiler", "task", "thread", "waits_for",
     }

@@ -12,6 +12,7 @@ from gpuprof._analysis.waiting import Chain, Collective, Cycle, InFlight, Orphan
 from gpuprof._artifacts.dumps import ANSWERED, Process
 from gpuprof._report.words import all_of
 from gpuprof._session.instruments.collectives import runs
+from gpuprof._session.ledger import ENDED
 
 _MOST, _MOST_GONE = 5, 20
 _STATES = {
@@ -153,8 +154,9 @@ def _sentence(wait: Wait, absent: Sequence[Process]) -> str:
         )
     if isinstance(wait, Orphan):
         last = "" if wait.last is None else f", last seen in {_place(wait.last)}"
+        thread = "one of its threads" if wait.thread == ENDED else f"its thread {wait.thread}"
         return (
-            f"{_doing(wait.waiter)} waits for an item; its thread {wait.thread}, which has put "
+            f"{_doing(wait.waiter)} waits for an item; {thread}, which has put "
             f"items into a queue, ended {age(wait.seconds)} ago{last}"
         )
     if isinstance(wait, Cycle):

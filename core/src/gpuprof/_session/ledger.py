@@ -100,6 +100,8 @@ With its ``number``, ``function``, ``file`` and ``line``; its ``level``, of whic
 around it is lower; the first line of the loop of the same function that it is ``inside``; and
 ``epochs``: whether its own first line speaks of epochs.
 """
+ENDED = "a thread that has ended"
+"""The name of a thread that had ended before its name was read."""
 DRAIN_INTERVAL = 1.0
 """Seconds between two writes."""
 LAST_SECONDS = 2 * DRAIN_INTERVAL
@@ -463,7 +465,7 @@ class LedgerWriter:
         thread = threading._active.get(ident)  # type: ignore[attr-defined]
         self._threads[ident] = None if thread is None else weakref.ref(thread)
         self._known_tracks += 1
-        name = thread.name if thread is not None else "a thread that has ended"
+        name = thread.name if thread is not None else ENDED
         if not self._takes_name(name):
             name = _MORE
         self._new_tracks.append(
