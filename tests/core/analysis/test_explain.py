@@ -1291,7 +1291,8 @@ def test_a_rank_is_late_for_one_of_several_collectives(
                 rank.span(f"torch.{name}", now + work, until, waits_for="barrier", meets=meets)
             now = end
         for rank in ranks:
-            rank.step(step, begin, now)
+            if rank is not ranks[0] or step != 20:  # one that it does not mark
+                rank.step(step, begin, now)
     found = explain(reading.read(write_run(tmp_path, ranks)))
     saved = [(f.cause, f.worker, f.scope, f.grade, f.saves) for f in found.findings]
     all_reduce, broadcast = "(before torch.all_reduce)", "(before torch.broadcast)"

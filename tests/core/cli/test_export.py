@@ -136,7 +136,7 @@ def test_the_loop_of_the_steps_keeps_its_line(tmp_path: Path) -> None:
     """Not its file: that is a name."""
     ledgers = [SimulatedLedger(f"Worker-{rank}") for rank in range(2)]
     for made in ledgers:
-        made.event("loop", 0, number=0, file="/job/planted.py", function="planted", line=7,
+        made.event("loop", 0, number=0, file="/job/planted.py", line=7,
                    level=[3, 1], inside=None, epochs=False)  # fmt: skip
         for at in range(0, 2000, 100):
             made.span("torch.all_reduce", at + 90, at + 99, meets=[f"{at}"])

@@ -34,12 +34,13 @@ def test_it_finishes_the_work_of_a_process_that_is_killed(tmp_path: Path) -> Non
 
 def test_it_does_nothing_once_the_work_is_done(tmp_path: Path) -> None:
     """Its pipe says so."""
-    begun, done = tmp_path / "begun", tmp_path / "done"
+    done = tmp_path / "done"
+    reader, writer = os.pipe()
     if not (worker := os.fork()):
-        end_watch = watch(done.touch)
-        end_watch()
-        begun.touch()
+        watch(done.touch)()
         os._exit(0)
-    os.waitpid(worker, 0)
-    assert begun.exists()
+    os.close(writer)
+    assert 0 == os.waitpid(worker, 0)[1]
+    assert b"" == os.read(reader, 1)  # the watchdog, which has it open, too, has ended
+    os.close(reader)
     assert not done.exists()

@@ -26,7 +26,7 @@ from gpuprof._session.ledger import LOOP
 
 _LEAST_ROUNDS = 8
 _MANY_ROUNDS = 16
-"""Iterations from which a loop is rather one of steps than one of the loops inside it."""
+"""A loop with fewer iterations may be around the loop of the steps, as one over epochs is."""
 _MOST_CALLS = 20_000
 _USUAL = 0.8
 """Share of the rounds that must have a method for it to be the round's own, and of those that must
@@ -229,10 +229,11 @@ def mark_iterations(ledgers: Sequence[Ledger]) -> str:
     # ranks with the same loops, or with others of as many iterations, are in step
     in_step: dict[int, _Iterations] = {}
     for number, loops in enumerate(of_ranks):
-        same = [loop for loop in loops if loop.headers == headers]
-        alike = [loop for loop in (*same, *loops) if abs(loop.count - usual) <= len(headers)]
-        if alike:
-            in_step[number] = alike[0]
+        same_loops = [loop for loop in loops if loop.headers == headers]
+        candidates = (*same_loops, *loops)
+        matches = [loop for loop in candidates if abs(loop.count - usual) <= len(headers)]
+        if matches:
+            in_step[number] = matches[0]
     if len(in_step) < 2:
         return ""
     for number, loop in in_step.items():
@@ -267,8 +268,8 @@ class _Iterations:
 def _iterations(ledger: Ledger) -> list[_Iterations]:
     """The loops of a rank that may be those of steps, the likeliest first.
 
-    The outermost one with many iterations is, with those before and after it. Loops over epochs
-    have others inside.
+    The outermost loop with many iterations comes first, with those before and after it. A loop over
+    epochs comes last, since another one is inside it.
     """
     loops: dict[int, Mapping[str, Any]] = {}
     for event in ledger.events:

@@ -434,14 +434,17 @@ def _of_group(
             late = None
     later = []
     for place, delays, inside in _arrivals(run, group, ranks):
-        late_for_it = _tested(delays[usual], "late start", group, names, numbers, BEFORE, least)
-        if late_for_it is not None:
-            mine = np.isin(names, late_for_it.names)
-            waited = inside[usual][:, ~mine].min(axis=1) - inside[usual][:, mine].max(axis=1)
-            awaited = bool(np.median(waited) >= _NEARLY_ALL * late_for_it.gain)
-            later.append(attrs.evolve(late_for_it, late_for=place, awaited=awaited))
-            if late is not None and late.excess <= late_for_it.excess / _NEARLY_ALL:
-                late = late if set(late.names) != set(late_for_it.names) else None
+        arrival = _tested(delays[usual], "late start", group, names, numbers, BEFORE, least)
+        if arrival is None:
+            continue
+        suspects = np.isin(names, arrival.names)
+        waits = inside[usual][:, ~suspects].min(axis=1) - inside[usual][:, suspects].max(axis=1)
+        awaited = bool(np.median(waits) >= _NEARLY_ALL * arrival.gain)
+        later.append(attrs.evolve(arrival, late_for=place, awaited=awaited))
+        # the same delay, if that place is their first scope
+        same_ranks = late is not None and set(late.names) == set(arrival.names)
+        if late is not None and same_ranks and late.excess <= arrival.excess / _NEARLY_ALL:
+            late = None
     suspicions = [
         suspicion
         for suspicion in (*suspicions, late, *later)
@@ -610,9 +613,11 @@ def _arrivals(
         for process in rank:
             place, start, end = _top_level(run, process)
             begins, ends = run.step_edges(process)
-            at = np.searchsorted(begins, start, "right") - 1
-            inside = (at >= 0) & (start < ends[at])
-            since = np.maximum(np.append(begins[:1], end[:-1]), begins[at])
+            marked = np.flatnonzero(ends)
+            nth = np.searchsorted(begins[marked], start, "right") - 1
+            at = marked[nth]
+            inside = (nth >= 0) & (start < ends[at])
+            since = np.maximum(np.append(begins[marked[:1]], end[:-1]), begins[at])
             for number in np.unique(place[inside]).tolist():
                 place_of = run.places[number]
                 if place_of.waits_for == BARRIER and place_of.name not in MESSAGES:

@@ -98,7 +98,7 @@ _OTHER_KEYS = frozenset(
         "last", "maximum", "minimum", "open", "open_elapsed", "pooled", "spread", "squares",
         "total", "window",
         # of events in a ledger
-        "at", "bound", "collections", "depth", "entered", "epochs", "event", "function", "inside",
+        "at", "bound", "collections", "depth", "entered", "epochs", "event", "inside",
         "left", "level", "line", "number", "offset", "ranks", "steps", "time", "why",
         # of places and tracks in a ledger, and of versions
         "id", "native", "parent", "profiler", "task", "thread", "waits_for",

@@ -51,8 +51,8 @@ def words(finding: Finding, at: str = "") -> Words:
         often = f"See {at}: do it less often, in smaller parts, or while the next step runs."
         of_cause = attrs.evolve(of_cause, action=once if len(finding.facts.at) == 1 else often)
     elif at and of_cause.action.startswith(_LESS_OFTEN):
-        do_it = of_cause.action[0].lower() + of_cause.action[1:]
-        of_cause = attrs.evolve(of_cause, action=f"See {at}: {do_it}")
+        advice = of_cause.action[0].lower() + of_cause.action[1:]
+        of_cause = attrs.evolve(of_cause, action=f"See {at}: {advice}")
     if at and finding.cause == "late start":
         of_cause = attrs.evolve(of_cause, action=f"See {at}, which it runs before.")
     elif at and finding.cause in ("rank", "drift"):

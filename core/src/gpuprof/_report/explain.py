@@ -169,7 +169,7 @@ def bounds(answer: Explanation) -> str:
         tells = confidence.worker and not answer.untimed
         scope = _without_brackets(confidence.scope)
         inside = "" if scope != confidence.scope else "in "
-        where = f", most of it {_blind_one(answer)} {inside}{scope}" if tells else ""
+        where = f", most of it {_owner(answer)} {inside}{scope}" if tells else ""
         return f"not known: {_reason(answer)}{where}"
     in_steps = answer.seconds["in_steps"]
     between = 1 - in_steps
@@ -186,8 +186,8 @@ def bounds(answer: Explanation) -> str:
     return ", ".join(parts[:3])
 
 
-def _blind_one(answer: Explanation) -> str:
-    """Whose part of the path is not explained: the group, unless a cause is about the worker."""
+def _owner(answer: Explanation) -> str:
+    """Whose time is not explained: the group's, unless a cause is about the worker."""
     worker = answer.confidence.worker
     if any(worker in finding.workers for finding in answer.findings):
         return worker
@@ -345,7 +345,7 @@ def remedy(answer: Explanation) -> str:
     hint = f'mark what {worker} does outside any scope with gpuprof.timer("…")'
     for line in filter(None, (*answer.extra, *answer.lines)):
         if (line.worker, line.scope) == (worker, scope) and line.share >= _LEAST_OF_LINE:
-            hint = f"see {stacks.where(line)}, where {_blind_one(answer)} spends that time"
+            hint = f"see {stacks.where(line)}, where {_owner(answer)} spends that time"
     whom = f'"{about.waits_for}"' if about.waits_for else '"<group>"'
     remedies = {
         "timing": f"unset {TIMING_VARIABLE}, which is 0 and switches timing off",

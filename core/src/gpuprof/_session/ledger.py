@@ -96,7 +96,7 @@ PROCESS_GROUP = "process group"
 LOOP = "loop"
 """The event of a loop around collectives, which the process has entered for a second time.
 
-With its ``number``, ``function``, ``file`` and ``line``; its ``level``, of which that of a loop
+With its ``number``, ``file`` and ``line``; its ``level``, of which that of a loop
 around it is lower; the first line of the loop of the same function that it is ``inside``; and
 ``epochs``: whether its own first line speaks of epochs.
 """

@@ -2,8 +2,8 @@
 
 From one collective to the next, the innermost function call that goes on has either gone forward or
 jumped back, and only a loop jumps back. So no loop has to be watched: each collective looks at the
-calls that are new since the last one, which takes a microsecond. `gpuprof._analysis.rhythm` chooses
-the loop of the steps.
+calls that are new since the last one, which takes a few microseconds. `gpuprof._analysis.rhythm`
+chooses the loop of the steps.
 """
 
 from __future__ import annotations
@@ -152,7 +152,6 @@ class Loops:
         self._instrument.note_event(
             LOOP,
             number=number,
-            function=getattr(code, "co_qualname", code.co_name),
             file=code.co_filename,
             line=line,
             level=list(self._levels[number]),
