@@ -37,6 +37,8 @@ _MULTIPLIED = (
     "slow rank", "slow node", "slow everywhere", "slow server", UNEVEN, "slow tool", "slow reward",
     "slow rollouts", "slow learner",
 )  # fmt: skip
+PASSING = "slow for a while"
+"""A rank is slow in one part of the run."""
 COLLECTOR = "garbage collection"
 _PERIOD = 7
 """Steps between two checkpoints."""
@@ -129,6 +131,10 @@ class Cause:
             times = times + lost
         elif self.kind == "drift":
             times[:, hit] *= 1 + 2 * self.size * np.linspace(0, 1, steps)[:, None]
+        elif self.kind == PASSING:
+            length = round(steps * (0.25 + 0.4 * float(uniform(self.seed, "length", 1)[0, 0])))
+            first = round((steps - length) * float(uniform(self.seed, "first", 1)[0, 0]))
+            times[first : first + length, hit] *= 1 + 2 * self.size
         elif self.kind == "imbalance":
             slowest = (uniform(self.seed, "imbalance", steps)[:, 0] * ranks).astype(int)
             times[np.arange(steps), slowest] *= 1 + 2 * self.size

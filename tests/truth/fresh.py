@@ -1026,7 +1026,7 @@ FRESH = {
     "streaming data": _topology(
         _streaming_data, lambda ranks: {"Mapper": ranks, "Trainer": _part(ranks, 2)}, 22,
         {"Mapper": ("map_batches",), "Trainer": ("forward", "backward")},
-        (*_RANK_KINDS, "checkpoint"), sites={"checkpoint": ("Trainer", CHECKPOINT)},
+        (*_RANK_KINDS, "checkpoint"), sites={"checkpoint": ("Trainer", CHECKPOINT)}, feeds="Mapper",
     ),
     "federated": _topology(
         _federated, lambda ranks: {DRIVER: 1, "Client": max(3, ranks)}, 38,

@@ -191,7 +191,9 @@ def judged(job: Job, answer: dict[str, Any]) -> Outcome:
     if finding is None:
         said: Said = "nobody" if answer["confidence"]["enough"] else "abstained"
     else:
-        claimed, real = finding["saves"], job.saves(accusation(finding))
+        fed = finding["cause"] == "data" and bool(job.about.feeds)
+        accused = Accusation(job.about.feeds, to="zero") if fed else accusation(finding)
+        claimed, real = finding["saves"], job.saves(accused)
         whom = " and ".join(finding["workers"][:3]) or finding["group"]
         words = f"{finding['cause']}: {whom} in {finding['scope']}"
         guilty = {number for removed in job.truth for number in removed}
@@ -204,6 +206,7 @@ def judged(job: Job, answer: dict[str, Any]) -> Outcome:
             slow = {f"{cause.group}-{rank}" for cause in known for rank in cause.ranks}
             is_right = any(cause.node for cause in known) or (bool(known) and slow == set(workers))
         bounds = not job.truth and finding["cause"] == "server" and job.bounded
+        bounds |= fed and not job.truth and real >= MATTERS  # its makers are a server of several
         # who shares a network waits for data: the mechanism is a cause itself
         bounds |= (
             job.mechanism == "shared network" and finding["cause"] == "data" and real >= MATTERS

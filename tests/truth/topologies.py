@@ -53,6 +53,7 @@ class Topology:
         server: the group whose only rank others queue for, and where it works; empty for none.
         sites: by kind of cause, the group and the scope where it strikes, if not where it usually
             does.
+        feeds: the group that makes the data for which the others wait; empty for none.
     """
 
     run: Callable[[World, str], None]
@@ -66,6 +67,7 @@ class Topology:
     most: int = 4096
     server: tuple[str, str] = ("", "")
     sites: dict[str, tuple[str, str]] = attrs.field(factory=dict)
+    feeds: str = ""
 
 
 # What drivers do

@@ -1310,6 +1310,29 @@ def test_a_rank_is_late_for_one_of_several_collectives(
         assert "Worker-2 begins torch.all_reduce 30" in words(found.findings[0]).says
 
 
+def test_a_rank_is_late_for_a_collective_in_one_part_of_the_run(tmp_path: Path) -> None:
+    """In no scope, from a step on; the others wait for it meanwhile."""
+    ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(4)]
+    now = 0
+    for step in range(40):
+        works = [
+            (40 + 30 * (rank == 2 and step >= 25)) * MS + (step * 7 + rank * 3) % 5 * MS // 10
+            for rank in range(4)
+        ]
+        end = now + max(works) + MS
+        for rank, work in zip(ranks, works, strict=True):
+            meets = [f"all_reduce:{step}"]
+            rank.span("torch.all_reduce", now + work, end, waits_for="barrier", meets=meets)
+            rank.step(step, now, end)
+        now = end
+    (found,) = explain(reading.read(write_run(tmp_path, ranks))).findings
+    assert ("late start", "Worker-2", "named") == (found.cause, found.worker, found.grade)
+    assert found.saves == pytest.approx(15 * 30 / (now / MS), abs=0.02)
+    assert words(found).says.startswith(
+        "Worker-2 begins torch.all_reduce later than the others from step 25 on: after 70"
+    )
+
+
 def called_now_and_then(
     directory: Path, milliseconds: Callable[[int, int], float], every: int, steps: int = 100
 ) -> Explanation:
@@ -1687,10 +1710,39 @@ def test_without_any_known_call_nobody_is_late(tmp_path: Path) -> None:
     assert [] == explain(reading.read(write_run(tmp_path, [driver, *stages]))).findings
 
 
-def test_steps_that_resemble_each_other_count_less(tmp_path: Path) -> None:
-    """Slow in one long stretch of steps is one event, and not thirty."""
-    times = [[100, 150 if 10 <= step < 27 else 98] for step in range(30)]
-    assert [] == spmd(tmp_path, times).findings
+@pytest.mark.parametrize(
+    ("ranks", "slow", "when"),
+    [
+        pytest.param(6, range(10, 27), "from step 10 to step 26", id="for a while"),
+        pytest.param(2, range(10, 27), "from step 10 to step 26", id="for a while, of two"),
+        pytest.param(6, range(20, 40), "from step 20 on", id="since"),
+        pytest.param(2, range(20, 40), "from step 20 on", id="since, of two"),
+        pytest.param(6, range(18), "until step 17", id="until"),
+    ],
+)
+def test_who_is_slow_in_one_part_of_the_run_is_said_with_its_steps(
+    ranks: int, slow: range, when: str, tmp_path: Path
+) -> None:
+    """Neither in all steps nor ever slower. Many ranks show that all of them get slower, too."""
+    grows = [1 + step / 100 * (ranks > 2) for step in range(40)]
+    times = [
+        [round(grow * (100 + (step * 7 + rank * 3) % 5 + 50 * (rank == 1 and step in slow)))
+         for rank in range(ranks)]
+        for step, grow in enumerate(grows)
+    ]  # fmt: skip
+    (found,) = spmd(tmp_path, times).findings
+    assert ("drift", "Rank-1", "named") == (found.cause, found.worker, found.grade)
+    assert f"Rank-1 is slow in work {when}: " in words(found).says
+
+
+def test_all_that_are_slow_for_a_while_are_no_stragglers(tmp_path: Path) -> None:
+    """As the speeds of a busy machine's processors wander."""
+    times = [
+        [140 if 8 * rank <= step < 8 * rank + 10 else 100 for rank in range(4)]
+        for step in range(40)
+    ]
+    causes = [(found.cause, found.workers) for found in spmd(tmp_path, times).findings]
+    assert [] == [cause for cause in causes if cause[0] == "drift"]
 
 
 def test_too_few_steps_name_nobody(tmp_path: Path) -> None:

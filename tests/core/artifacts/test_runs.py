@@ -421,6 +421,15 @@ def test_the_latest_run_is_one_that_has_begun(tmp_path: Path) -> None:
     assert str(tmp_path / "a") == runs.find(str(tmp_path), runs.LATEST)
 
 
+def test_a_directory_of_runs_stands_for_the_newest(tmp_path: Path) -> None:
+    """As `gpuprof run --set output_dir=...` makes it; a path that is none is said to be."""
+    directory = make_run(tmp_path / "output", "a")
+    found = run("collect", tmp_path / "output")
+    assert (f"run: {directory}\n", 0) == (found.stderr, found.exit_code)
+    assert "nowhere: no such file or directory; " in run("explain", tmp_path / "nowhere").stderr
+    assert "nowhere: no such file, and no runs in " in run("explain", "nowhere").stderr
+
+
 @pytest.mark.parametrize("name", ["a", "latest"])
 def test_collect_takes_the_name_of_a_run(tmp_path: Path, name: str) -> None:
     """As `gpuprof runs` lists it."""

@@ -87,7 +87,7 @@ def test_a_run_that_is_not_armed(tmp_path: Path) -> None:
         "its workers are not armed; start the job with armed: true and steps: []"
         in capture(str(tmp_path), "--steps", "1")[1]
     )
-    assert "no such directory" in capture(str(tmp_path / "x"), "--steps", "1")[1]
+    assert "no such file or directory" in capture(str(tmp_path / "x"), "--steps", "1")[1]
 
 
 def start_of(group: str, directory: Path, *, alive: bool) -> None:

@@ -202,7 +202,10 @@ class Facts:
     Args:
         processes: how many processes the cause is about.
         node: the node of all these processes, if the node itself may be slow; else empty.
-        grew: seconds per step in the first and in the last quarter of the steps.
+        grew: seconds per step in the first and in the last quarter of the steps; if there is a
+            `span`, outside and inside of it.
+        span: the numbers of the first and the last step of the part of the run in which it occurs,
+            ``None`` where that is where the run begins or ends; or ``None`` if it is all of it.
         turns: how many ranks were the slowest in at least one step.
         at: the numbers of the steps in which the cause occurs.
         every: its period in steps, if it recurs regularly.
@@ -240,6 +243,7 @@ class Facts:
     processes: int = 1
     node: str = ""
     grew: tuple[float, float] = (0.0, 0.0)
+    span: tuple[int | None, int | None] | None = None
     turns: int = 0
     at: Sequence[int] = ()
     every: int | None = None
@@ -349,7 +353,8 @@ class Cause:
             activities; ``None`` if the path cannot tell what that saves.
         least: share of the run that a suspect must save, or must cost if the path does not tell.
         grade: ``large``: named if it saves 7 % of the run; ``lasting``: named if it also saves
-            something in each half of the run; ``named``: always named; ``hint``: always a hint.
+            something in each half of the run, or is known to be in a part of it; ``named``: always
+            named; ``hint``: always a hint.
         blind: whether to look for it even if the path does not tell what bounds a step.
         together: whether to try the suspects of a group together if each saves too little alone.
     """
@@ -481,7 +486,11 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) ->
     if not doubt and cause.grade in ("large", "lasting"):
         if saves < _NAMED:
             doubt = "small"
-        elif cause.grade == "lasting" and min(record.in_halves(saves, factors)) < _IN_A_HALF:
+        elif (
+            cause.grade == "lasting"
+            and suspect.finding.facts.span is None
+            and min(record.in_halves(saves, factors)) < _IN_A_HALF
+        ):
             doubt = "uneven"
     return _graded(attrs.evolve(suspect.finding, saves=saves), cause, doubt)
 
@@ -785,9 +794,11 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     ]
     excess: dict[Activity, Floats] = {}
     if straggler.place == BEFORE:
-        excess = {
-            (number, OUTSIDE): np.full(len(run.steps), straggler.excess) for number in numbers
-        }
+        in_step = np.full(len(run.steps), straggler.excess)
+        if straggler.span is not None:
+            in_step[:] = 0
+            in_step[record.usual] = (straggler.own - straggler.others).clip(0)
+        excess = {(number, OUTSIDE): in_step for number in numbers}
     # of ranks that share calls, the excess is what they would take for as many as the others
     cost = min(straggler.excess, record.mean * (1 - 1 / max(1.0, straggler.ratio)))
     if straggler.place == BEFORE:
@@ -824,6 +835,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
                 processes=len(numbers),
                 node=run.processes[numbers[0]].node if straggler.alone else "",
                 grew=(straggler.grew[0] / 1e9, straggler.grew[1] / 1e9),
+                span=_span(record, straggler),
                 starved=starvation if may_explain else 0.0,
                 faults=faults if faults * FAULT >= _MOST_OF_IT * straggler.excess else 0.0,
                 called=run.driver is not None,
@@ -839,6 +851,15 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         else (),
         doubt=doubt,
     )
+
+
+def _span(record: Record, straggler: Straggler) -> tuple[int | None, int | None] | None:
+    """The numbers of the steps from which and until which a straggler is slow."""
+    if straggler.span is None:
+        return None
+    first, last = straggler.span
+    steps = [record.run.steps[position].number for position in record.usual]
+    return steps[first] if first else None, steps[last] if last < len(steps) - 1 else None
 
 
 def _waits_usually(record: Record, group: str, slow: Sequence[int], loop: tuple[int, int]) -> float:
@@ -1531,6 +1552,7 @@ def _others_than(
     """The occasions that no finding covers, except kinds of steps such as evaluations."""
     workers = {finding.worker for finding in findings if finding.cause in ("pauses", *_STOPS)}
     pairs = {(finding.worker, finding.scope) for finding in findings}
+    late = {finding.worker for finding in findings if finding.cause == "late start"}
     by_turns = {
         (finding.group, finding.scope)
         for finding in findings
@@ -1540,11 +1562,10 @@ def _others_than(
         number = occasion.processes[0]
         worker = record.run.processes[number].name
         places = {(worker, record.name(place, number)) for place in occasion.places}
-        if OUTSIDE in occasion.places:
-            places.add((worker, NAMES[BEFORE]))
+        was_late = OUTSIDE in occasion.places and worker in late
         group, worst = record.run.processes[number].group, record.name(occasion.worst, number)
         of_turns = occasion.more is not None and (group, worst) in by_turns
-        if worker in workers or of_turns or not pairs.isdisjoint(places):
+        if worker in workers or of_turns or was_late or not pairs.isdisjoint(places):
             continue
         if not occasion.is_kind(record):
             yield occasion

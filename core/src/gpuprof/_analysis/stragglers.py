@@ -71,15 +71,19 @@ _SURE = 3.5
 """Standard deviations by which more steps must have a longest time than by chance."""
 _AGAIN = 0.05
 """The probability of chance below which successive steps have the same slowest rank too often."""
-_STEADY = 1.8
-"""With few ranks, how many of its standard deviations the slowest rank's mean lead must be. If work
-varies by chance, it is about one."""
 _BY_TIME = 0.2
 """Share of a rank's excess that may remain at the others' number of calls, if the rank only makes
 more calls."""
 _DRIFT = 1.2
 """How many times as slow as in the first quarter of the steps a rank must be in the last quarter,
 each relative to the other ranks."""
+_PART_OF_RUN = 0.75
+"""The largest share of the steps in which a rank may be slow for it to be slow for a while."""
+_PEERS = 4
+"""Number of ranks below which a rank that is fast for a while may make another one look slow."""
+_APART = 0.9
+"""Share of the steps in which a rank that is slow for a while must be nearer to its slow level, and
+share of the others in which it must be nearer to its usual one."""
 _RISING = 0.6
 """Spearman's correlation with the step, from which a rank may get slower."""
 _RISING_OF_TWO = 0.8
@@ -123,8 +127,8 @@ class Straggler:
 
     Args:
         kind: ``rank``; ``node``: all workers on it; ``late start``: it begins its steps late;
-            ``drift``: it gets slower; ``imbalance``: ranks that may be slow, or have another part
-            than the others.
+            ``drift``: it gets slower, or is slow for a while; ``imbalance``: ranks that may be
+            slow, or have another part than the others.
         group: its group; for a node, the group with the largest excess.
         names: the names of the workers, the slowest first, or of the node.
         processes: positions in `Run.processes`.
@@ -140,6 +144,7 @@ class Straggler:
         late_for: of a late start, the position in `Run.places` of what it comes late to; ``-1`` for
             its first scope in a step.
         awaited: whether all other workers wait there for it, so that it waits for none of them.
+        span: the first and the last of the rows in which it is slow, if that is one part of them.
     """
 
     kind: Kind
@@ -156,6 +161,7 @@ class Straggler:
     alone: bool = False
     late_for: int = -1
     awaited: bool = False
+    span: tuple[int, int] | None = None
 
     @property
     def excess(self) -> float:
@@ -175,7 +181,13 @@ class Straggler:
 
     @property
     def grew(self) -> tuple[float, float]:
-        """Nanoseconds in the first and in the last quarter of the steps, on average."""
+        """Nanoseconds in the first and in the last quarter of the steps, on average.
+
+        Of a rank that is slow for a while, the medians of the other steps, and of these.
+        """
+        if self.span is not None:
+            is_within = _within(self.span, len(self.own))
+            return float(np.median(self.own[~is_within])), float(np.median(self.own[is_within]))
         quarter = max(1, len(self.own) // 4)
         return float(self.own[:quarter].mean()), float(self.own[-quarter:].mean())
 
@@ -185,7 +197,10 @@ class Straggler:
         They are the most typical steps, as what happened once will not happen again in a capture.
         """
         differences = self.own - self.others
-        untypical = np.abs(differences - np.median(differences))
+        shows = np.ones(len(differences), bool)
+        if self.span is not None:
+            shows = _within(self.span, len(differences))
+        untypical = np.abs(differences - np.median(differences[shows]))
         first, *others = np.array(usual)[np.argsort(untypical, kind="stable")].tolist()
         return sorted([first, *[position for position in others if abs(position - first) > 2][:1]])
 
@@ -200,9 +215,11 @@ class Straggler:
             times = np.zeros(count)
             times[rows] = getattr(self, name)
             setattr(self, name, times)
+        if self.span is not None:
+            self.span = int(rows[self.span[0]]), int(rows[self.span[1]])
 
     def _a_step(self, differences: Floats) -> float:
-        if self.place == BEFORE:
+        if self.place == BEFORE and self.span is None:
             # ranks are called one after the other, so the last is late in every step by a little:
             # a few steps in which it was late by much must not add up to a habit
             return float(np.median(differences))
@@ -389,13 +406,13 @@ def _of_group(
     total = shared_work(run, group)[usual]
     parts = roles.parts(run, list(chain.from_iterable(ranks)))
     of_places = roles.by_places(run, list(chain.from_iterable(ranks)))
-    widest, least = 1, LEAST_SHARE * step
+    widest, least, seldom = 1, LEAST_SHARE * step, np.zeros(total.shape)
     # a rank that is slow by chance in more turns than the others is no straggler
     by_turns = {place for place in common_places(run, group) if imbalanced(run, group, place)}
     for place in common_places(run, group):
-        times = pace(run, place, ranks)[usual]
-        rows = _rows_to_compare(times)
-        times = times[rows]
+        at_place = pace(run, place, ranks)[usual]
+        rows = _rows_to_compare(at_place)
+        times = at_place[rows]
         doing = _doing(times)
         if len(doing) > 1 and float(times[:, doing].mean(axis=0).max()) >= least:
             some = [names[column] for column in doing], [numbers[column] for column in doing]
@@ -403,6 +420,8 @@ def _of_group(
             steps_a_call, _ = _steps_of_a_call(run, place, ranks)
             width = max(1, steps_a_call)
             widest = max(widest, width)
+            if width > 1 and len(_doing(at_place)) == len(ranks):
+                seldom += at_place
             calls = [] if steps_a_call else roles.by_calls(run, place, active_ranks)
             suspicion = _by_role(
                 times[:, doing], group, *some, place, [*parts, *calls], width, least,
@@ -419,6 +438,9 @@ def _of_group(
             ):
                 suspicions.append(suspicion)
             suspicions.append(drift)
+    # work that is not in each step leaves fewer observations of all work than there are of the rest
+    if 2 * seldom.sum() <= total.sum():
+        total, widest = total - seldom, 1
     in_all = _by_role(
         total, group, names, numbers, ALL, parts, widest, least,
         functools.partial(_share_calls, run, common_places(run, group), ranks),
@@ -428,18 +450,21 @@ def _of_group(
     late = None
     # children that run Ray's tasks share a rank: whichever is free gets the next task
     if len({rank[0].rank for rank in ranks}) > 1:
-        delays = _delays(run, ranks, call_times)[usual]
-        late = _tested(delays, "late start", group, names, numbers, BEFORE, least)
+        late = _late(_delays(run, ranks, call_times)[usual], group, names, numbers, least)
         if late is not None and not _begin_alike(run, ranks, late):
             late = None
     later = []
     for place, delays, inside in _arrivals(run, group, ranks):
-        arrival = _tested(delays[usual], "late start", group, names, numbers, BEFORE, least)
+        arrival = _late(delays[usual], group, names, numbers, least)
         if arrival is None:
             continue
         suspects = np.isin(names, arrival.names)
         waits = inside[usual][:, ~suspects].min(axis=1) - inside[usual][:, suspects].max(axis=1)
-        awaited = bool(np.median(waits) >= _NEARLY_ALL * arrival.gain)
+        leads = arrival.own - arrival.most
+        if arrival.span is not None:
+            during = _within(arrival.span, len(waits))
+            waits, leads = waits[during], leads[during]
+        awaited = bool(np.median(waits) >= _NEARLY_ALL * np.median(leads.clip(0)))
         later.append(attrs.evolve(arrival, late_for=place, awaited=awaited))
         # the same delay, if that place is their first scope
         same_ranks = late is not None and set(late.names) == set(arrival.names)
@@ -849,6 +874,20 @@ def _stands_out(falling: Floats, size: int) -> bool:
     return bool(logs[size - 1] - median >= _FAR * spread)
 
 
+def _late(
+    delays: Floats,
+    group: str,
+    names: Sequence[str],
+    processes: Sequence[tuple[int, ...]],
+    least: float,
+) -> Straggler | None:
+    """The ranks that begin late in most steps, or the one that does for a while."""
+    late = _tested(delays, "late start", group, names, processes, BEFORE, least)
+    if late is not None and late.probability < CERTAIN and late.gain >= least:
+        return late
+    return _for_a_while(delays, "late start", group, names, processes, BEFORE) or late
+
+
 def _by_role(
     times: Floats,
     group: str,
@@ -922,6 +961,10 @@ def _drifting(
     steps, count = rows.shape
     if steps < _LEAST_ROWS:
         return None
+    if width == 1:
+        passing = _for_a_while(rows, "drift", group, names, processes, place)
+        if passing is not None:
+            return passing
     quarter = max(1, steps // 4)
     column = int((rows[-quarter:].mean(axis=0) - rows[:quarter].mean(axis=0)).argmax())
     ratio = (rows / of_others(rows).clip(1))[:, [column]]
@@ -944,6 +987,85 @@ def _drifting(
         "drift", group, (names[column],), processes[column], place, int((own > most).sum()),
         len(times), min(1.0, chance), own, np.median(rest, axis=1), most,
     )  # fmt: skip
+
+
+def _for_a_while(
+    times: Floats,
+    kind: Kind,
+    group: str,
+    names: Sequence[str],
+    processes: Sequence[tuple[int, ...]],
+    place: int,
+) -> Straggler | None:
+    """The rank that is slow in one part of the run, as a hypothesis: from one step to another one.
+
+    Its excess over the others has two levels, which explain it better than a line does, and no
+    other rank has a part in which it differs half as much from the rest of its steps.
+    """
+    steps, count = times.shape
+    if count < 2 or steps < 2 * LEAST_STEPS:
+        return None
+    others = of_others(times)
+    # all ranks may get slower, and what a slow one takes longer with them
+    ratios = kind == "drift"
+    excess = np.log(times.clip(1) / others.clip(1)) if ratios else times - others
+    absolute = np.log(times.clip(1)) if ratios else times
+    starts, ends = _parts(excess)
+    shifts = np.zeros(count)
+    for column, span in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+        is_within = _within(span, steps)
+        if LEAST_STEPS <= is_within.sum() <= _PART_OF_RUN * steps:
+            shifts[column] = _shift(excess[:, column], is_within)
+            if count < _PEERS:  # another one may have been faster meanwhile
+                shifts[column] = min(shifts[column], _shift(absolute[:, column], is_within))
+    column = int((shifts * (ends - starts)).argmax())
+    if shifts[column] <= (math.log(_DRIFT) if ratios else 0):
+        return None
+    if np.delete(shifts, column).max() > shifts[column] / 2:
+        return None
+    mine, span = excess[:, column], (int(starts[column]), int(ends[column]))
+    is_within, at = _within(span, steps), np.arange(steps)
+    usually = np.median(mine[~is_within])
+    is_slow = mine > usually + shifts[column] / 2
+    left = mine - np.where(is_within, np.median(mine[is_within]), usually)
+    from_line = mine - np.polyval(np.polyfit(at, mine, 1), at)
+    apart = min(is_slow[is_within].mean(), 1 - is_slow[~is_within].mean())
+    if apart < _APART or left @ left > from_line @ from_line:
+        return None
+    share = odds.independent_share(left)
+    within, without = (math.ceil(rows.sum() * share) for rows in (is_within, ~is_within))
+    # of all parts of the run, and of all ranks
+    chance = count * steps**2 / math.comb(within + without, within)
+    own, rest = times[:, column], np.delete(times, column, axis=1)
+    most = rest.max(axis=1)
+    return Straggler(
+        kind, group, (names[column],), processes[column], place, int((own > most).sum()), steps,
+        min(1.0, chance), own, np.median(rest, axis=1), most, span=span,
+    )  # fmt: skip
+
+
+def _parts(levels: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first and the last row of the part in which each column is high, if it has two levels.
+
+    It is the part with the largest sum above the middle of both.
+    """
+    low, high = np.quantile(levels, (0.1, 0.9), axis=0)
+    sums = np.zeros((len(levels) + 1, levels.shape[1]))
+    np.cumsum(levels - (low + high) / 2, axis=0, out=sums[1:])
+    ends = (sums - np.minimum.accumulate(sums, axis=0)).argmax(axis=0)
+    starts = [int(sums[: end + 1, column].argmin()) for column, end in enumerate(ends.tolist())]
+    return np.array(starts, np.int64), ends - 1
+
+
+def _shift(values: Floats, is_within: NDArray[np.bool_]) -> float:
+    """By how much the values in a part are higher than the others."""
+    return float(np.median(values[is_within]) - np.median(values[~is_within]))
+
+
+def _within(span: tuple[int, int], count: int) -> NDArray[np.bool_]:
+    """Which of so many rows are in a part of them."""
+    rows = np.arange(count)
+    return (rows >= span[0]) & (rows <= span[1])
 
 
 def _correlations(ratios: Floats) -> Floats:
@@ -1157,6 +1279,10 @@ def imbalanced(run: Run, group: str, place: int) -> bool:
     In each step, some rank is the slowest by chance. So take the longest times of the run, as many
     as there are steps. By chance, some steps have several of these times and others have none. If
     ranks are slow by turns, nearly every step has one.
+
+    Or the slowest rank leads the next one by much the same in each step: by chance, its mean lead
+    is about one standard deviation, in logs. A thousandth of random runs exceeds the bound here,
+    which takes more with few steps.
     """
     ranks = list(members(run, group).values())
     times = own_time(run, place, ranks)[run.usual]
@@ -1175,10 +1301,13 @@ def imbalanced(run: Run, group: str, place: int) -> bool:
     if 2 * most > _BY_TURNS * steps or count * odds.tail(most, steps, 1 / count) < _NO_TURNS:
         return False
     logs = np.log(np.where(present, times, np.nan))
+    first, second = np.sort(np.nan_to_num(logs, nan=-np.inf), axis=1)[:, :-3:-1].T
+    leads = first - second
+    steady = 1 + 4 / math.sqrt(steps) + 12 / steps
+    if leads.mean() >= max(LEAST_SHARE, steady * leads.std()):
+        return True
     if count < _MANY_RANKS:
-        first, second = -np.sort(-logs, axis=1)[:, :2].T
-        leads = first - second
-        return bool(leads.mean() >= max(LEAST_SHARE, _STEADY * leads.std()))
+        return False
     above = logs - np.nanmedian(logs, axis=1, keepdims=True)
     above = np.nan_to_num(above - np.nanmedian(above, axis=0), nan=-np.inf)
     longest = np.argpartition(-above, steps - 1, axis=None)[:steps]

@@ -336,8 +336,10 @@ def find(output_dir: str, name: str = LATEST) -> str:
             beginning = info.beginning["begun"] if info.beginning else path.stat().st_mtime
             beginnings[path.name] = (beginning, str(path))
     if not beginnings:
+        missing = "" if name == LATEST else f"{name}: no such file, and "
         raise ConfigError(
-            f"no runs in {output_dir}; --output-dir or GPUPROF_OUTPUT_DIR names their directory"
+            f"{missing}no runs in {output_dir}; --output-dir or GPUPROF_OUTPUT_DIR names their "
+            "directory"
         )
     if name == LATEST:
         return max(beginnings.values(), key=lambda run: (_has_begun(run[1]), run))[1]

@@ -29,7 +29,8 @@ def command(
     profiling slowed.
 
     Without arguments, explains the last run in the output directory. RUN is a run's name, as
-    `gpuprof runs` lists it, or `latest`. PATH is a run's directory.
+    `gpuprof runs` lists it, or `latest`. PATH is a run's directory, or
+    one with runs, whose newest counts.
     """
     from gpuprof._report.explain import answer_of, text
     from gpuprof._report.explain import as_json as written

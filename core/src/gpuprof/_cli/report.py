@@ -80,7 +80,7 @@ def command(
         )
     if stacks and (ranges or as_json):
         raise ConfigError(f"--stacks: {stacks!r} is not valid with --nvtx or --json")
-    paths = [settings.find_run(name, output_dir) for name in names or (runs.LATEST,)]
+    paths = [settings.find_run(name, output_dir, whole=True) for name in names or (runs.LATEST,)]
     files = files_of(paths)
     if stacks:
         profiles, problems = read_profiles(map(Path, paths), by == "rank")

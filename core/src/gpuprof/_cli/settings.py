@@ -112,15 +112,25 @@ def no_link(directory: str) -> str:
     return directory
 
 
-def find_run(name: str, output_dir: str) -> str:
+def find_run(name: str, output_dir: str, whole: bool = False) -> str:
     """The directory of a run, or a file in one, given by name or by path.
 
-    For the name `latest`, prints the path on stderr.
+    Of a directory with runs, and for the name `latest`, that is the newest of them. Then prints its
+    path on stderr.
+
+    Args:
+        whole: whether a directory with runs stands for all files in it.
+
+    Raises:
+        ConfigError: there is no such run or file.
     """
-    if os.path.exists(name) or os.sep in name:
+    is_parent = not whole and runs.about(name) is None and bool(runs.runs(name))
+    if os.path.exists(name) and not is_parent:
         return name
-    path = runs.find(output_dir, name)
-    if name == runs.LATEST:
+    if os.sep in name and not is_parent:
+        raise ConfigError(f"{name}: no such file or directory; gpuprof runs lists the runs")
+    path = runs.find(name) if is_parent else runs.find(output_dir, name)
+    if is_parent or name == runs.LATEST:
         click.echo(f"run: {path}", err=True)
     return path
 

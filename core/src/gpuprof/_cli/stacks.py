@@ -34,7 +34,8 @@ def command(
     the job.
 
     Without arguments, asks the last run in the output directory. RUN is a run's name, as
-    `gpuprof runs` lists it, or `latest`. PATH is a run's directory.
+    `gpuprof runs` lists it, or `latest`. PATH is a run's directory, or
+    one with runs, whose newest counts.
     """
     from gpuprof._artifacts.dumps import ANSWERED, ask, unasked
     from gpuprof._report import standstill

@@ -30,7 +30,7 @@ def command(
     """Write one timeline of all processes of a run, for https://ui.perfetto.dev.
 
     Without RUN, takes the last run in the output directory. RUN is a run's name, as `gpuprof runs`
-    lists it, or `latest`. PATH is a run's directory.
+    lists it, or `latest`. PATH is a run's directory, or one with runs, whose newest counts.
 
     Shows the steps, the scopes of every worker's threads and tasks, capture windows, arrows from
     what finished to who waited for it, and what the profilers recorded. Open the file in

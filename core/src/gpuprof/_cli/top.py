@@ -37,7 +37,8 @@ def command(name: str, output_dir: str, every: float, once: bool, as_json: bool)
     Answers cover the last 30 steps. With --json, each refresh is a line.
 
     Without arguments, shows the last run in the output directory. RUN is a run's name, as
-    `gpuprof runs` lists it, or `latest`. PATH is a run's directory.
+    `gpuprof runs` lists it, or `latest`. PATH is a run's directory, or
+    one with runs, whose newest counts.
     """
     from gpuprof._analysis.live import Live
     from gpuprof._report import top

@@ -169,7 +169,7 @@ def config(finding: Finding, rounds: bool, launched: bool) -> str:
 
 def _rank(finding: Finding) -> Words:
     who, several = all_of(finding.workers), len(finding.workers) > 1
-    is_ = "may be" if finding.grade == "hint" else "are" if several else "is"
+    is_ = _is(finding)
     says = (
         f"{who} {is_} slow {_where(finding)}: {_times(finding)}{duration(finding.seconds)} more "
         f"a step; slowest in {finding.steps} of {finding.of} steps."
@@ -199,6 +199,13 @@ def _late_for(scope: str) -> str:
 
 def _late_start(finding: Finding) -> Words:
     who = all_of(finding.workers)
+    if finding.facts.span is not None:
+        usually, then = map(duration, finding.facts.grew)
+        return Words(
+            f"{who} {_does(finding, 'begin')} {_late_for(finding.scope)} later than the others "
+            f"{_during(finding)}: after {then}, and after {usually} in the other steps.",
+            _WHAT_THEN,
+        )
     caller = ", or why its caller calls it so late" if finding.facts.called else ""
     return Words(
         f"{who} {_does(finding, 'begin')} {_late_for(finding.scope)} "
@@ -210,6 +217,12 @@ def _late_start(finding: Finding) -> Words:
 
 def _drift(finding: Finding) -> Words:
     who, (first, last) = all_of(finding.workers), finding.facts.grew
+    if finding.facts.span is not None:
+        return Words(
+            f"{who} {_is(finding)} slow {_where(finding)} {_during(finding)}: "
+            f"{duration(last)} a step, and {duration(first)} in the other steps.",
+            _WHAT_THEN,
+        )
     slope = (last - first) / (0.75 * finding.of)
     return Words(
         f"{who} {_does(finding, 'get')} slower {_where(finding)}: {duration(first)} in the first "
@@ -563,6 +576,20 @@ def _does(finding: Finding, verb: str) -> str:
     return verb if len(finding.workers) > 1 else f"{verb}s"
 
 
+def _is(finding: Finding) -> str:
+    if finding.grade == "hint":
+        return "may be"
+    return "are" if len(finding.workers) > 1 else "is"
+
+
+def _during(finding: Finding) -> str:
+    """In which part of the run it is, by its steps."""
+    first, last = finding.facts.span or (None, None)
+    if first is None:
+        return f"until step {last}"
+    return f"from step {first} on" if last is None else f"from step {first} to step {last}"
+
+
 def _where(finding: Finding | Promise) -> str:
     """Where the cause is: ``in`` a scope, or a place that is no scope, without its brackets."""
     scope = finding.scope
@@ -613,6 +640,7 @@ _AT_MOST = (
     "starved trainer",
 )  # fmt: skip
 _LESS_OFTEN = "Do it less often, or while the next step runs"
+_WHAT_THEN = "See what else ran on its machine then, and at which clock its processor or GPU ran."
 _SHARE = "; or let all ranks share it."
 _WORDS: Mapping[Name, Callable[[Finding], Words]] = {
     "rank": _rank,
