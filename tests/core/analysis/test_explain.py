@@ -23,10 +23,12 @@ from gpuprof._report.words import duration
 from gpuprof._session.instruments.collectives import runs
 from gpuprof.errors import ConfigError
 from support.json_output import faults
+from support.made_stacks import write_stacks
 from support.run_files import manifest, run_file, session_file
 from support.simulated_job import CAUSES, Job, found_as_planted
 from support.simulated_run import SimulatedLedger, write_run
 from support.simulated_service import Load, simulate
+from support.stacked_run import MAIN
 
 MS = 1_000_000
 
@@ -2170,8 +2172,13 @@ def test_a_run_that_hung_until_it_was_ended_says_so(
             ledger.span("work", step * 100 * MS, (step * 100 + 90) * MS)
         ledger.span("barrier", 3000 * MS, over - 1000 * MS, waits_for="barrier")
         ledger.span("teardown", over - 1000 * MS, over)
-    said = " ".join(text(explain(reading.read(write_run(tmp_path / "run", ranks)))).split())
+        path = ledger.write(tmp_path / "run")
+        meets = ("meet", "__main__", "/job/train.py", 9)
+        seconds = over - 1000 * MS
+        write_stacks(path, [([MAIN], 1, 1, 9, 0, 3000 * MS), ([meets], 1, 2, 9, 3000, seconds)])
+    said = " ".join(text(explain(reading.read(tmp_path / "run"))).split())
     assert hung == ("In its last 40 s, nothing ended in any process: it may have hung." in said)
+    assert hung == ("Meanwhile Rank-0, Rank-1 were in barrier, at meet (train.py:9)." in said)
 
 
 @pytest.mark.parametrize(("ranks", "cause"), [(2, ["driver"]), (17, [])])

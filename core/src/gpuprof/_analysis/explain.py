@@ -268,6 +268,7 @@ class Explanation:
         ended_early: workers that were killed or crashed while the run went on.
         recognised: the places in which ranks appear to meet although no meeting was recorded.
         quiet: see `Run.quiet`, and so is `stall`.
+        last_places: where processes were in that time, and which, if the run is over.
     """
 
     run: str
@@ -299,6 +300,7 @@ class Explanation:
     state: State
     quiet: float
     stall: str
+    last_places: dict[stacks.Place, list[str]]
     problems: list[str]
 
     @property
@@ -393,6 +395,7 @@ class Explainer:
             state=run.state,
             quiet=run.quiet,
             stall=run.stall,
+            last_places=stacks.last_places(run),
             problems=[*run.problems, *unreadable],
         )
 

@@ -14,6 +14,7 @@ import re
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal, TypeVar
 
 import attrs
@@ -634,6 +635,48 @@ def busiest(ledger: Ledger) -> list[tuple[Frame, float]]:
     thread = max(by_thread.values(), key=Counter.total, default=Counter[Frame]())
     shares = [(frame, count / thread.total()) for frame, count in thread.most_common(_MOST_LINES)]
     return [(frame, share) for frame, share in shares if share >= _LEAST_BUSY]
+
+
+@attrs.frozen
+class Place:
+    """Where processes were.
+
+    Args:
+        scope: the innermost open scope; empty for none.
+        frame: the innermost line of the user's own code.
+    """
+
+    scope: str
+    frame: Frame
+
+
+def last_places(run: Run) -> dict[Place, list[str]]:
+    """Where the processes of a run that is over were while nothing ended any more, and which.
+
+    By the thread that was in the user's code most of that time. Processes without samples in it,
+    and those whose stacks cannot be read, are left out.
+    """
+    places: dict[Place, list[str]] = {}
+    for process in run.processes if run.state != "running" and run.quiet else ():
+        ledger = process.ledger
+        with suppress(OutputError):
+            read = artifacts.read(ledger)
+            if read is None:
+                continue
+            rows = read.samples[read.samples["end"] > ledger.last - run.quiet * 1e9]
+            stacks = numbered(read)
+            seen: Counter[tuple[int, Place]] = Counter()
+            for stack, track, place, count in zip(
+                *(rows[name].tolist() for name in ("stack", "track", "place", "samples")),
+                strict=True,
+            ):
+                frame = next((each for each in reversed(stacks[stack]) if _is_users(each[0])), None)
+                if frame is not None:
+                    scope = ledger.places[place].key
+                    seen[track, Place(scope, frame)] += count
+            for (_, place), _ in seen.most_common(1):
+                places.setdefault(place, []).append(process.name)
+    return places
 
 
 def is_idle(stack: Stack) -> bool:

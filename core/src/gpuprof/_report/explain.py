@@ -20,7 +20,7 @@ from gpuprof._analysis.explain import Path as CriticalPath
 from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Run
 from gpuprof._analysis.samples import Attribute
-from gpuprof._analysis.stacks import Line, busiest
+from gpuprof._analysis.stacks import Line, Place, busiest, last_places
 from gpuprof._analysis.stragglers import LEAST_STEPS
 from gpuprof._analysis.usage import FAULT, busy
 from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
@@ -47,6 +47,8 @@ _MUCH_SLOWER = 1.5
 """How many times the median the slowest step must take to have its path printed."""
 _LEAST_LEFT_OUT = 0.2
 """How long the steps that are left out must take, relative to those that count, to be said."""
+_MOST_PLACES = 4
+"""Places to tell in which processes were when a run was ended that may have hung."""
 _LEAST_QUIET, _MUCH_LONGER = 20.0, 3
 """Seconds without an end of a scope or step, and how many times the slowest step they must last,
 for a running job to be said to stand still."""
@@ -121,7 +123,7 @@ def as_dict(answer: Explanation) -> dict[str, Any]:
     causes = _causes(answer)
     content["findings"] = [attrs.asdict(finding) for finding, _ in causes]
     unprinted = ("bottleneck", "shares", "untimed", "launched", "started_groups", "extra", "quiet")
-    for name in (*unprinted, "stall"):
+    for name in (*unprinted, "stall", "last_places"):
         del content[name]
     for (finding, line), entry in zip(causes, content["findings"], strict=True):
         del entry["facts"]
@@ -521,6 +523,13 @@ def _amount(value: float) -> str:
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
+def _last(place: Place, workers: Sequence[str]) -> str:
+    """Who was where at the end."""
+    were = "was" if len(workers) == 1 else "were"
+    inside = f"in {place.scope}, " if place.scope else ""
+    return f"{listed(workers)} {were} {inside}at {stacks.frame_text(place.frame)}"
+
+
 def _state(name: str, about: Run | Explanation, longest: float = 0.0) -> str:
     """What there is to say of a run that has not ended by itself; empty if it has.
 
@@ -532,6 +541,11 @@ def _state(name: str, about: Run | Explanation, longest: float = 0.0) -> str:
         silence = (
             f"In its last {about.quiet:.0f} s, nothing ended in any process: it may have hung."
         )
+        places = last_places(about) if isinstance(about, Run) else about.last_places
+        if places:
+            at = [_last(*each) for each in places.items()]
+            more = f"; {len(at) - _MOST_PLACES} more elsewhere" if len(at) > _MOST_PLACES else ""
+            silence += f" Meanwhile {'; '.join(at[:_MOST_PLACES])}{more}."
     stacks_now = f"`gpuprof stacks {name}` shows what its processes do now"
     running = f"It has not ended: this is what it has recorded so far. {stacks_now}."
     if about.quiet > max(_LEAST_QUIET, _MUCH_LONGER * longest):

@@ -276,7 +276,8 @@ def _class(kind: Class, full: bool) -> list[str]:
 def _who(kind: Class) -> str:
     names = {member.process.name for member in kind.same}
     if len(names) == 1:
-        return next(iter(names))
+        process = kind.same[0].process
+        return f"{process.name} (process {process.pid} on {process.node})"
     children = any(".child-" in name for name in names)
     them = (
         f"{len(names)} processes"
