@@ -225,6 +225,7 @@ def test_the_demo_without_a_tool(tmp_path: Path, short: list[str]) -> None:
     assert "] ActorGroup-0 profile tree view:\n" in done.stdout
 
 
+@pytest.mark.exhaustive  # so does any job: tests/core/config/test_load.py
 def test_the_demo_refuses_a_missing_tool(tmp_path: Path) -> None:
     """Asked for a profiler that is not there, it ends with 2 and one line, before training."""
     done = train(tmp_path, "--steps", "4", PATH=path_without_nsys())

@@ -115,13 +115,16 @@ def story() -> dict[str, Any]:
 
 
 FIRST = {mutant.check: mutant for mutant in reversed(MUTANTS)}
-"""The first fault of each check, which each run tries."""
+"""The first fault of each check, which each run tries, but for one that waits out a deadline."""
+del FIRST["signals_reach_the_worker"]
 
 
 @pytest.mark.parametrize(
     "mutant",
     [
-        pytest.param(mutant, marks=() if mutant is FIRST[mutant.check] else pytest.mark.exhaustive)
+        pytest.param(
+            mutant, marks=() if mutant is FIRST.get(mutant.check) else pytest.mark.exhaustive
+        )
         for mutant in MUTANTS
     ],
     ids=lambda mutant: f"{mutant.check}-{mutant.message.replace(' ', '_')}",

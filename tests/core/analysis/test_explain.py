@@ -1737,6 +1737,21 @@ def test_who_is_slow_in_one_part_of_the_run_is_said_with_its_steps(
     assert f"Rank-1 is slow in work {when}: " in words(found).says
 
 
+def test_two_that_are_slow_in_other_parts_of_the_run_are_two_causes(tmp_path: Path) -> None:
+    """Each with its own steps."""
+    times = [
+        [
+            100 + 50 * (rank == 1 and step < 20) + 60 * (rank == 3 and step >= 30)
+            for rank in range(5)
+        ]
+        for step in range(60)
+    ]
+    said = [words(found).says for found in spmd(tmp_path, times).findings]
+    assert 2 == len(said)
+    assert said[0].startswith("Rank-3 is slow in work from step 30 on: 160 ms a step, and 100 ms")
+    assert said[1].startswith("Rank-1 is slow in work until step 19: 150 ms a step, and 100 ms")
+
+
 def test_all_that_are_slow_for_a_while_are_no_stragglers(tmp_path: Path) -> None:
     """As the speeds of a busy machine's processors wander."""
     times = [

@@ -429,15 +429,15 @@ def _of_group(
             )  # fmt: skip
             if suspicion is not None and suspicion.kind == "imbalance":
                 parts.append(frozenset(suspicion.processes))
-            drift = _drifting(times[:, doing], group, *some, place, width)
-            for hypothesis in (suspicion, drift):
+            changing = _changing(times[:, doing], group, *some, place, width)
+            for hypothesis in (suspicion, *changing):
                 if hypothesis is not None:
                     hypothesis.spread(rows, len(usual))
             if place not in by_turns and not _only_calls_more(
                 run, suspicion, active_ranks, [place]
             ):
                 suspicions.append(suspicion)
-            suspicions.append(drift)
+            suspicions += changing
     # work that is not in each step leaves fewer observations of all work than there are of the rest
     if 2 * seldom.sum() <= total.sum():
         total, widest = total - seldom, 1
@@ -447,33 +447,37 @@ def _of_group(
     )  # fmt: skip
     if not by_turns and not _only_calls_more(run, in_all, ranks, common_places(run, group)):
         suspicions.append(in_all)
-    late = None
+    late: list[Straggler] = []
     # children that run Ray's tasks share a rank: whichever is free gets the next task
     if len({rank[0].rank for rank in ranks}) > 1:
-        late = _late(_delays(run, ranks, call_times)[usual], group, names, numbers, least)
-        if late is not None and not _begin_alike(run, ranks, late):
-            late = None
+        delays = _delays(run, ranks, call_times)[usual]
+        late = [
+            each
+            for each in _late(delays, group, names, numbers, least)
+            if _begin_alike(run, ranks, each)
+        ]
     later = []
     for place, delays, inside in _arrivals(run, group, ranks):
-        arrival = _late(delays[usual], group, names, numbers, least)
-        if arrival is None:
-            continue
-        suspects = np.isin(names, arrival.names)
-        waits = inside[usual][:, ~suspects].min(axis=1) - inside[usual][:, suspects].max(axis=1)
-        leads = arrival.own - arrival.most
-        if arrival.span is not None:
-            during = _within(arrival.span, len(waits))
-            waits, leads = waits[during], leads[during]
-        awaited = bool(np.median(waits) >= _NEARLY_ALL * np.median(leads.clip(0)))
-        later.append(attrs.evolve(arrival, late_for=place, awaited=awaited))
-        # the same delay, if that place is their first scope
-        same_ranks = late is not None and set(late.names) == set(arrival.names)
-        if late is not None and same_ranks and late.excess <= arrival.excess / _NEARLY_ALL:
-            late = None
+        for arrival in _late(delays[usual], group, names, numbers, least):
+            suspects = np.isin(names, arrival.names)
+            waits = inside[usual][:, ~suspects].min(axis=1) - inside[usual][:, suspects].max(axis=1)
+            leads = arrival.own - arrival.most
+            if arrival.span is not None:
+                during = _within(arrival.span, len(waits))
+                waits, leads = waits[during], leads[during]
+            awaited = bool(np.median(waits) >= _NEARLY_ALL * np.median(leads.clip(0)))
+            later.append(attrs.evolve(arrival, late_for=place, awaited=awaited))
+            # the same delay, if that place is their first scope
+            late = [
+                each
+                for each in late
+                if set(each.names) != set(arrival.names)
+                or each.excess > arrival.excess / _NEARLY_ALL
+            ]
     suspicions = [
         suspicion
-        for suspicion in (*suspicions, late, *later)
-        if not any(_may_wait_outside(run, suspicion, other) for other in (late, *later))
+        for suspicion in (*suspicions, *late, *later)
+        if not any(_may_wait_outside(run, suspicion, other) for other in (None, *late, *later))
         and not _lacks_peers(suspicion, of_places)
     ]
     nodes = sorted({rank[0].node for rank in ranks})
@@ -880,12 +884,13 @@ def _late(
     names: Sequence[str],
     processes: Sequence[tuple[int, ...]],
     least: float,
-) -> Straggler | None:
-    """The ranks that begin late in most steps, or the one that does for a while."""
+) -> list[Straggler]:
+    """The ranks that begin late in most steps, or each that does for a while, as hypotheses."""
     late = _tested(delays, "late start", group, names, processes, BEFORE, least)
     if late is not None and late.probability < CERTAIN and late.gain >= least:
-        return late
-    return _for_a_while(delays, "late start", group, names, processes, BEFORE) or late
+        return [late]
+    passing = _for_a_while(delays, "late start", group, names, processes, BEFORE)
+    return passing or ([] if late is None else [late])
 
 
 def _by_role(
@@ -948,6 +953,22 @@ def _are_two_kinds(longer: Floats, shorter: Floats, least: float) -> bool:
     return bool(longer.mean() - shorter.mean() > max(least, _TWO_KINDS * spread))
 
 
+def _changing(
+    times: Floats,
+    group: str,
+    names: Sequence[str],
+    processes: Sequence[tuple[int, ...]],
+    place: int,
+    width: int,
+) -> list[Straggler]:
+    """The rank that gets slower, and those that are slow for a while, as hypotheses."""
+    passing = _for_a_while(times, "drift", group, names, processes, place) if width == 1 else []
+    drift = _drifting(times, group, names, processes, place, width)
+    if drift is not None and drift.names not in [each.names for each in passing]:
+        passing.append(drift)
+    return passing
+
+
 def _drifting(
     times: Floats,
     group: str,
@@ -961,10 +982,6 @@ def _drifting(
     steps, count = rows.shape
     if steps < _LEAST_ROWS:
         return None
-    if width == 1:
-        passing = _for_a_while(rows, "drift", group, names, processes, place)
-        if passing is not None:
-            return passing
     quarter = max(1, steps // 4)
     column = int((rows[-quarter:].mean(axis=0) - rows[:quarter].mean(axis=0)).argmax())
     ratio = (rows / of_others(rows).clip(1))[:, [column]]
@@ -996,55 +1013,66 @@ def _for_a_while(
     names: Sequence[str],
     processes: Sequence[tuple[int, ...]],
     place: int,
-) -> Straggler | None:
-    """The rank that is slow in one part of the run, as a hypothesis: from one step to another one.
+) -> list[Straggler]:
+    """Ranks that are slow in one part of the run, as hypotheses: from one step to another one.
 
-    Its excess over the others has two levels, which explain it better than a line does, and no
-    other rank has a part in which it differs half as much from the rest of its steps.
+    The excess of such a rank over the others has two levels, which explain it better than a line
+    does. At least half of the ranks have no part in which they differ half as much from the rest of
+    their steps.
     """
     steps, count = times.shape
     if count < 2 or steps < 2 * LEAST_STEPS:
-        return None
+        return []
     others = of_others(times)
     # all ranks may get slower, and what a slow one takes longer with them
     ratios = kind == "drift"
     excess = np.log(times.clip(1) / others.clip(1)) if ratios else times - others
     absolute = np.log(times.clip(1)) if ratios else times
-    starts, ends = _parts(excess)
+    spans = _parts(excess)
     shifts = np.zeros(count)
-    for column, span in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+    for column, span in enumerate(spans):
         is_within = _within(span, steps)
         if LEAST_STEPS <= is_within.sum() <= _PART_OF_RUN * steps:
             shifts[column] = _shift(excess[:, column], is_within)
             if count < _PEERS:  # another one may have been faster meanwhile
                 shifts[column] = min(shifts[column], _shift(absolute[:, column], is_within))
-    column = int((shifts * (ends - starts)).argmax())
-    if shifts[column] <= (math.log(_DRIFT) if ratios else 0):
-        return None
-    if np.delete(shifts, column).max() > shifts[column] / 2:
-        return None
-    mine, span = excess[:, column], (int(starts[column]), int(ends[column]))
-    is_within, at = _within(span, steps), np.arange(steps)
-    usually = np.median(mine[~is_within])
-    is_slow = mine > usually + shifts[column] / 2
-    left = mine - np.where(is_within, np.median(mine[is_within]), usually)
-    from_line = mine - np.polyval(np.polyfit(at, mine, 1), at)
-    apart = min(is_slow[is_within].mean(), 1 - is_slow[~is_within].mean())
+    usual = float(np.sort(shifts)[(count - 1) // 2])
+    least = max(2 * usual, math.log(_DRIFT) if ratios else 0.0)
+    found = []
+    for column in np.flatnonzero(shifts > least).tolist():
+        chance = count * _chance_of_part(excess[:, column], spans[column], shifts[column])
+        if chance >= 1:
+            continue
+        own, rest = times[:, column], np.delete(times, column, axis=1)
+        most = rest.max(axis=1)
+        found.append(
+            Straggler(
+                kind, group, (names[column],), processes[column], place, int((own > most).sum()),
+                steps, min(1.0, chance), own, np.median(rest, axis=1), most, span=spans[column],
+            )
+        )  # fmt: skip
+    return found
+
+
+def _chance_of_part(values: Floats, span: tuple[int, int], shift: float) -> float:
+    """The probability that some values are higher in a part of them by chance, by Bonferroni.
+
+    It is 1 if they are not apart, or nearer to a line than to two levels.
+    """
+    is_within, at = _within(span, len(values)), np.arange(len(values))
+    usually = np.median(values[~is_within])
+    is_high = values > usually + shift / 2
+    left = values - np.where(is_within, np.median(values[is_within]), usually)
+    from_line = values - np.polyval(np.polyfit(at, values, 1), at)
+    apart = min(is_high[is_within].mean(), 1 - is_high[~is_within].mean())
     if apart < _APART or left @ left > from_line @ from_line:
-        return None
+        return 1.0
     share = odds.independent_share(left)
     within, without = (math.ceil(rows.sum() * share) for rows in (is_within, ~is_within))
-    # of all parts of the run, and of all ranks
-    chance = count * steps**2 / math.comb(within + without, within)
-    own, rest = times[:, column], np.delete(times, column, axis=1)
-    most = rest.max(axis=1)
-    return Straggler(
-        kind, group, (names[column],), processes[column], place, int((own > most).sum()), steps,
-        min(1.0, chance), own, np.median(rest, axis=1), most, span=span,
-    )  # fmt: skip
+    return len(values) ** 2 / math.comb(within + without, within)
 
 
-def _parts(levels: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _parts(levels: Floats) -> list[tuple[int, int]]:
     """The first and the last row of the part in which each column is high, if it has two levels.
 
     It is the part with the largest sum above the middle of both.
@@ -1052,9 +1080,8 @@ def _parts(levels: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     low, high = np.quantile(levels, (0.1, 0.9), axis=0)
     sums = np.zeros((len(levels) + 1, levels.shape[1]))
     np.cumsum(levels - (low + high) / 2, axis=0, out=sums[1:])
-    ends = (sums - np.minimum.accumulate(sums, axis=0)).argmax(axis=0)
-    starts = [int(sums[: end + 1, column].argmin()) for column, end in enumerate(ends.tolist())]
-    return np.array(starts, np.int64), ends - 1
+    ends = (sums - np.minimum.accumulate(sums, axis=0)).argmax(axis=0).tolist()
+    return [(int(sums[: end + 1, column].argmin()), end - 1) for column, end in enumerate(ends)]
 
 
 def _shift(values: Floats, is_within: NDArray[np.bool_]) -> float:
