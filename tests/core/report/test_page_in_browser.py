@@ -64,7 +64,8 @@ def test_figures_of_the_verdict(opened: Opened, data: Any) -> None:
     expected = [answer["seconds"][key] for key in ("median", "least", "most")]
     expected += [found["saves"] for found in answer["findings"]]
     for group in answer["groups"]:
-        expected += [group["work"], group["waits"], group["outside"]]
+        idle = group["between_calls"]
+        expected += [group["work"], group["waits"] + idle, group["outside"] - idle]
         expected += [group["imbalance"]] if group["workers"] > 1 else []
     assert [*expected, answer["confidence"]["explained"]] == figures
 

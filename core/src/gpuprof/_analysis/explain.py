@@ -90,6 +90,16 @@ class GroupTimes:
     scope: str = ""
     waits_for: str = ""
 
+    @property
+    def idle(self) -> float:
+        """Share of their time in scopes that wait, and between two calls."""
+        return self.waits + self.between_calls
+
+    @property
+    def elsewhere(self) -> float:
+        """Share of their time in neither scopes nor waits."""
+        return self.outside - self.between_calls
+
 
 @attrs.frozen
 class ScopeTimes:

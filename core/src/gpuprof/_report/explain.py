@@ -222,15 +222,14 @@ def waits(answer: Explanation) -> str:
     groups = [group for group in answer.groups if group.group != DRIVER or not answer.driver]
     if answer.driver:  # leave out groups without a part in the steps, such as mere launchers
         groups = [group for group in groups if group.work + group.waits >= _LEAST_PART] or groups
-    idle = {group.group: group.waits + group.between_calls for group in groups}
     parts = []
-    for group in sorted(groups, key=lambda g: -idle[g.group]):
-        if idle[group.group] >= _LEAST_WAIT:
+    for group in sorted(groups, key=lambda group: -group.idle):
+        if group.idle >= _LEAST_WAIT:
             where, most, whom = "between calls", group.between_calls, ""
             if group.waits >= max(_LEAST_WAIT, most):
                 where, most = group.scope, group.waits
                 whom = _WHOM.get(group.waits_for, f", for {group.waits_for}")
-            whole, part = percentage(idle[group.group]), percentage(most)
+            whole, part = percentage(group.idle), percentage(most)
             parts.append(f"{group.group} {whole} ({where}{f' {part}' * (part != whole)}{whom})")
     return ", ".join(parts[:3]) or "nobody for more than 5 % of a step"
 
@@ -616,15 +615,16 @@ def _groups(answer: Explanation, width: int | None, hint: str) -> str:
             group.waits_for, f" for {group.waits_for}"
         )
         is_driver = group.group == DRIVER and answer.driver
+        where = f"{group.scope}{whom}" if group.waits >= group.between_calls else "between calls"
         rows.append(
             [
                 introduce(DRIVER) if is_driver else group.group,
                 str(group.workers),
                 percentage(group.work),
-                percentage(group.waits),
-                percentage(group.outside),
+                percentage(group.idle),
+                percentage(group.elsewhere),
                 f"{group.imbalance:.2f}" if group.workers > 1 else "",
-                f"{group.scope}{whom}",
+                where,
             ]
         )
     table = _tables.table(

@@ -303,8 +303,8 @@ def _groups(picture: Picture, width: int | None) -> str:
                 times.group,
                 str(times.workers),
                 percentage(times.work),
-                percentage(times.waits),
-                percentage(times.outside),
+                percentage(times.idle),
+                percentage(times.elsewhere),
                 _behind(times.group, group.slowest),
                 ", ".join(inside),
             ]
