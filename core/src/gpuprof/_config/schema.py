@@ -42,7 +42,7 @@ MOST_SAMPLES = 1_000
 LEAST_SILENCE = 60
 """Lower limit of the key `watchdog`, in seconds: work alone may take this long."""
 USUAL_SAMPLES = 20.0
-"""Default stack samples per second. docs/performance.md has the cost of other rates."""
+"""Default stack samples per second. benchmarks/README.md has the cost of other rates."""
 MOST_WAITS = 200
 """Maximum entries of the key `waits`: `gpuprof explain` compares each scope's name with each."""
 
