@@ -1737,6 +1737,19 @@ def test_who_is_slow_in_one_part_of_the_run_is_said_with_its_steps(
     assert f"Rank-1 is slow in work {when}: " in words(found).says
 
 
+def test_who_is_slow_twice_is_said_with_all_its_steps(tmp_path: Path) -> None:
+    """Two parts of the run, and a single slow step between them that belongs to neither."""
+    slow = {*range(25, 45), 60, *range(80, 100)}
+    times = [
+        [100 + (step * 7 + rank * 3) % 5 + 60 * (rank == 2 and step in slow) for rank in range(3)]
+        for step in range(120)
+    ]
+    (found,) = spmd(tmp_path, times).findings
+    assert "Rank-2 is slow in work from step 25 to step 44 and from step 80 to step 99: " in (
+        words(found).says
+    )
+
+
 def test_two_that_are_slow_in_other_parts_of_the_run_are_two_causes(tmp_path: Path) -> None:
     """Each with its own steps."""
     times = [

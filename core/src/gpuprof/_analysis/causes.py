@@ -202,10 +202,10 @@ class Facts:
     Args:
         processes: how many processes the cause is about.
         node: the node of all these processes, if the node itself may be slow; else empty.
-        grew: seconds per step in the first and in the last quarter of the steps; if there is a
-            `span`, outside and inside of it.
-        span: the numbers of the first and the last step of the part of the run in which it occurs,
-            ``None`` where that is where the run begins or ends; or ``None`` if it is all of it.
+        grew: seconds per step in the first and in the last quarter of the steps; if there
+            are `parts`, outside and inside of them.
+        parts: the numbers of the first and the last step of each part of the run in which it
+            occurs, ``None`` where the run begins or ends; empty if that is all of it.
         turns: how many ranks were the slowest in at least one step.
         at: the numbers of the steps in which the cause occurs.
         every: its period in steps, if it recurs regularly.
@@ -243,7 +243,7 @@ class Facts:
     processes: int = 1
     node: str = ""
     grew: tuple[float, float] = (0.0, 0.0)
-    span: tuple[int | None, int | None] | None = None
+    parts: Sequence[tuple[int | None, int | None]] = ()
     turns: int = 0
     at: Sequence[int] = ()
     every: int | None = None
@@ -488,7 +488,7 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) ->
             doubt = "small"
         elif (
             cause.grade == "lasting"
-            and suspect.finding.facts.span is None
+            and not suspect.finding.facts.parts
             and min(record.in_halves(saves, factors)) < _IN_A_HALF
         ):
             doubt = "uneven"
@@ -795,7 +795,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     excess: dict[Activity, Floats] = {}
     if straggler.place == BEFORE:
         in_step = np.full(len(run.steps), straggler.excess)
-        if straggler.span is not None:
+        if straggler.parts:
             in_step[:] = 0
             in_step[record.usual] = (straggler.own - straggler.others).clip(0)
         excess = {(number, OUTSIDE): in_step for number in numbers}
@@ -835,7 +835,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
                 processes=len(numbers),
                 node=run.processes[numbers[0]].node if straggler.alone else "",
                 grew=(straggler.grew[0] / 1e9, straggler.grew[1] / 1e9),
-                span=_span(record, straggler),
+                parts=_parts(record, straggler),
                 starved=starvation if may_explain else 0.0,
                 faults=faults if faults * FAULT >= _MOST_OF_IT * straggler.excess else 0.0,
                 called=run.driver is not None,
@@ -853,13 +853,13 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     )
 
 
-def _span(record: Record, straggler: Straggler) -> tuple[int | None, int | None] | None:
+def _parts(record: Record, straggler: Straggler) -> list[tuple[int | None, int | None]]:
     """The numbers of the steps from which and until which a straggler is slow."""
-    if straggler.span is None:
-        return None
-    first, last = straggler.span
     steps = [record.run.steps[position].number for position in record.usual]
-    return steps[first] if first else None, steps[last] if last < len(steps) - 1 else None
+    return [
+        (steps[first] if first else None, steps[last] if last < len(steps) - 1 else None)
+        for first, last in straggler.parts
+    ]
 
 
 def _waits_usually(record: Record, group: str, slow: Sequence[int], loop: tuple[int, int]) -> float:

@@ -79,6 +79,8 @@ _DRIFT = 1.2
 each relative to the other ranks."""
 _PART_OF_RUN = 0.75
 """The largest share of the steps in which a rank may be slow for it to be slow for a while."""
+_MOST_PARTS = 4
+"""Parts of the run in which a rank may be slow: of more, it takes fewer words to call it pauses."""
 _PEERS = 4
 """Number of ranks below which a rank that is fast for a while may make another one look slow."""
 _APART = 0.9
@@ -144,7 +146,8 @@ class Straggler:
         late_for: of a late start, the position in `Run.places` of what it comes late to; ``-1`` for
             its first scope in a step.
         awaited: whether all other workers wait there for it, so that it waits for none of them.
-        span: the first and the last of the rows in which it is slow, if that is one part of them.
+        parts: the first and the last row of each part of the run in which it is slow, if it is not
+            slow in all of it.
     """
 
     kind: Kind
@@ -161,7 +164,7 @@ class Straggler:
     alone: bool = False
     late_for: int = -1
     awaited: bool = False
-    span: tuple[int, int] | None = None
+    parts: tuple[tuple[int, int], ...] = ()
 
     @property
     def excess(self) -> float:
@@ -185,8 +188,8 @@ class Straggler:
 
         Of a rank that is slow for a while, the medians of the other steps, and of these.
         """
-        if self.span is not None:
-            is_within = _within(self.span, len(self.own))
+        if self.parts:
+            is_within = _within(self.parts, len(self.own))
             return float(np.median(self.own[~is_within])), float(np.median(self.own[is_within]))
         quarter = max(1, len(self.own) // 4)
         return float(self.own[:quarter].mean()), float(self.own[-quarter:].mean())
@@ -198,8 +201,8 @@ class Straggler:
         """
         differences = self.own - self.others
         shows = np.ones(len(differences), bool)
-        if self.span is not None:
-            shows = _within(self.span, len(differences))
+        if self.parts:
+            shows = _within(self.parts, len(differences))
         untypical = np.abs(differences - np.median(differences[shows]))
         first, *others = np.array(usual)[np.argsort(untypical, kind="stable")].tolist()
         return sorted([first, *[position for position in others if abs(position - first) > 2][:1]])
@@ -215,11 +218,10 @@ class Straggler:
             times = np.zeros(count)
             times[rows] = getattr(self, name)
             setattr(self, name, times)
-        if self.span is not None:
-            self.span = int(rows[self.span[0]]), int(rows[self.span[1]])
+        self.parts = tuple((int(rows[first]), int(rows[last])) for first, last in self.parts)
 
     def _a_step(self, differences: Floats) -> float:
-        if self.place == BEFORE and self.span is None:
+        if self.place == BEFORE and not self.parts:
             # ranks are called one after the other, so the last is late in every step by a little:
             # a few steps in which it was late by much must not add up to a habit
             return float(np.median(differences))
@@ -462,8 +464,8 @@ def _of_group(
             suspects = np.isin(names, arrival.names)
             waits = inside[usual][:, ~suspects].min(axis=1) - inside[usual][:, suspects].max(axis=1)
             leads = arrival.own - arrival.most
-            if arrival.span is not None:
-                during = _within(arrival.span, len(waits))
+            if arrival.parts:
+                during = _within(arrival.parts, len(waits))
                 waits, leads = waits[during], leads[during]
             awaited = bool(np.median(waits) >= _NEARLY_ALL * np.median(leads.clip(0)))
             later.append(attrs.evolve(arrival, late_for=place, awaited=awaited))
@@ -1014,7 +1016,7 @@ def _for_a_while(
     processes: Sequence[tuple[int, ...]],
     place: int,
 ) -> list[Straggler]:
-    """Ranks that are slow in one part of the run, as hypotheses: from one step to another one.
+    """Ranks that are slow in one part of the run, or in several, as hypotheses.
 
     The excess of such a rank over the others has two levels, which explain it better than a line
     does. At least half of the ranks have no part in which they differ half as much from the rest of
@@ -1028,10 +1030,9 @@ def _for_a_while(
     ratios = kind == "drift"
     excess = np.log(times.clip(1) / others.clip(1)) if ratios else times - others
     absolute = np.log(times.clip(1)) if ratios else times
-    spans = _parts(excess)
     shifts = np.zeros(count)
-    for column, span in enumerate(spans):
-        is_within = _within(span, steps)
+    for column, part in enumerate(_highest_parts(excess)):
+        is_within = _within([part], steps)
         if LEAST_STEPS <= is_within.sum() <= _PART_OF_RUN * steps:
             shifts[column] = _shift(excess[:, column], is_within)
             if count < _PEERS:  # another one may have been faster meanwhile
@@ -1040,7 +1041,8 @@ def _for_a_while(
     least = max(2 * usual, math.log(_DRIFT) if ratios else 0.0)
     found = []
     for column in np.flatnonzero(shifts > least).tolist():
-        chance = count * _chance_of_part(excess[:, column], spans[column], shifts[column])
+        parts = _high_parts(excess[:, column])
+        chance = count * _chance_of_parts(excess[:, column], parts, shifts[column])
         if chance >= 1:
             continue
         own, rest = times[:, column], np.delete(times, column, axis=1)
@@ -1048,18 +1050,20 @@ def _for_a_while(
         found.append(
             Straggler(
                 kind, group, (names[column],), processes[column], place, int((own > most).sum()),
-                steps, min(1.0, chance), own, np.median(rest, axis=1), most, span=spans[column],
+                steps, min(1.0, chance), own, np.median(rest, axis=1), most, parts=parts,
             )
         )  # fmt: skip
     return found
 
 
-def _chance_of_part(values: Floats, span: tuple[int, int], shift: float) -> float:
-    """The probability that some values are higher in a part of them by chance, by Bonferroni.
+def _chance_of_parts(values: Floats, parts: Sequence[tuple[int, int]], shift: float) -> float:
+    """The probability that some values are higher in parts of them by chance, by Bonferroni.
 
     It is 1 if they are not apart, or nearer to a line than to two levels.
     """
-    is_within, at = _within(span, len(values)), np.arange(len(values))
+    is_within, at = _within(parts, len(values)), np.arange(len(values))
+    if not 0 < is_within.mean() <= _PART_OF_RUN:
+        return 1.0
     usually = np.median(values[~is_within])
     is_high = values > usually + shift / 2
     left = values - np.where(is_within, np.median(values[is_within]), usually)
@@ -1069,17 +1073,36 @@ def _chance_of_part(values: Floats, span: tuple[int, int], shift: float) -> floa
         return 1.0
     share = odds.independent_share(left)
     within, without = (math.ceil(rows.sum() * share) for rows in (is_within, ~is_within))
-    return len(values) ** 2 / math.comb(within + without, within)
+    return float(len(values) ** (2 * len(parts))) / math.comb(within + without, within)
 
 
-def _parts(levels: Floats) -> list[tuple[int, int]]:
+def _highest_parts(levels: Floats) -> list[tuple[int, int]]:
     """The first and the last row of the part in which each column is high, if it has two levels.
 
     It is the part with the largest sum above the middle of both.
     """
     low, high = np.quantile(levels, (0.1, 0.9), axis=0)
-    sums = np.zeros((len(levels) + 1, levels.shape[1]))
-    np.cumsum(levels - (low + high) / 2, axis=0, out=sums[1:])
+    return _largest_sums(levels - (low + high) / 2)
+
+
+def _high_parts(values: Floats) -> tuple[tuple[int, int], ...]:
+    """The first and the last row of each long part in which values are high, in order."""
+    low, high = np.quantile(values, (0.1, 0.9))
+    above = (values - (low + high) / 2)[:, None]
+    parts: list[tuple[int, int]] = []
+    while len(parts) < _MOST_PARTS:
+        ((first, last),) = _largest_sums(above)
+        if last - first + 1 < LEAST_STEPS:
+            break
+        parts.append((first, last))
+        above[first : last + 1] = -np.abs(above).max()
+    return tuple(sorted(parts))
+
+
+def _largest_sums(values: Floats) -> list[tuple[int, int]]:
+    """The first and the last row of the part with the largest sum, of each column."""
+    sums = np.zeros((len(values) + 1, values.shape[1]))
+    np.cumsum(values, axis=0, out=sums[1:])
     ends = (sums - np.minimum.accumulate(sums, axis=0)).argmax(axis=0).tolist()
     return [(int(sums[: end + 1, column].argmin()), end - 1) for column, end in enumerate(ends)]
 
@@ -1089,10 +1112,12 @@ def _shift(values: Floats, is_within: NDArray[np.bool_]) -> float:
     return float(np.median(values[is_within]) - np.median(values[~is_within]))
 
 
-def _within(span: tuple[int, int], count: int) -> NDArray[np.bool_]:
-    """Which of so many rows are in a part of them."""
-    rows = np.arange(count)
-    return (rows >= span[0]) & (rows <= span[1])
+def _within(parts: Sequence[tuple[int, int]], count: int) -> NDArray[np.bool_]:
+    """Which of so many rows are in parts of them."""
+    is_within = np.zeros(count, bool)
+    for first, last in parts:
+        is_within[first : last + 1] = True
+    return is_within
 
 
 def _correlations(ratios: Floats) -> Floats:

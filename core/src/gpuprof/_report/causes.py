@@ -199,7 +199,7 @@ def _late_for(scope: str) -> str:
 
 def _late_start(finding: Finding) -> Words:
     who = all_of(finding.workers)
-    if finding.facts.span is not None:
+    if finding.facts.parts:
         usually, then = map(duration, finding.facts.grew)
         return Words(
             f"{who} {_does(finding, 'begin')} {_late_for(finding.scope)} later than the others "
@@ -217,7 +217,7 @@ def _late_start(finding: Finding) -> Words:
 
 def _drift(finding: Finding) -> Words:
     who, (first, last) = all_of(finding.workers), finding.facts.grew
-    if finding.facts.span is not None:
+    if finding.facts.parts:
         return Words(
             f"{who} {_is(finding)} slow {_where(finding)} {_during(finding)}: "
             f"{duration(last)} a step, and {duration(first)} in the other steps.",
@@ -583,11 +583,14 @@ def _is(finding: Finding) -> str:
 
 
 def _during(finding: Finding) -> str:
-    """In which part of the run it is, by its steps."""
-    first, last = finding.facts.span or (None, None)
-    if first is None:
-        return f"until step {last}"
-    return f"from step {first} on" if last is None else f"from step {first} to step {last}"
+    """In which parts of the run it is, by its steps."""
+    said = []
+    for first, last in finding.facts.parts:
+        if first is None:
+            said.append(f"until step {last}")
+        else:
+            said.append(f"from step {first} {'on' if last is None else f'to step {last}'}")
+    return all_of(said)
 
 
 def _where(finding: Finding | Promise) -> str:
