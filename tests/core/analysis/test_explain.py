@@ -1213,11 +1213,12 @@ def test_what_saves_little_is_a_hint(longer: int, grade: str, slow: str, tmp_pat
     assert is_said == (grade == "hint")
 
 
-def prepared(directory: Path, runs: bool) -> Explanation:
+def prepared(directory: Path, runs: bool, served: bool = False) -> Explanation:
     """Two ranks that meet in `backward`, unseen; rank 0 prepares 120 ms before, in no scope.
 
     Args:
         runs: whether its main thread is seen to run meanwhile.
+        served: whether there is another process, for which it may wait.
     """
     ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(2)]
     for step in range(40):
@@ -1231,38 +1232,47 @@ def prepared(directory: Path, runs: bool) -> Explanation:
     for rank, ledger in enumerate(ranks):
         ran = last if runs and rank == 0 else last // 10
         ledger.main = [(0, 0, 0), (last, ran, 0)]
+    if served:
+        ranks.append(SimulatedLedger("Data-0"))
+        for step in range(40):
+            ranks[-1].step(step, 150 * step * MS, 150 * (step + 1) * MS)
+            ranks[-1].span("serve", 150 * step * MS, (150 * step + 5) * MS)
     return explain(reading.read(write_run(directory / "run", ranks)))
 
 
 @pytest.mark.parametrize(
-    ("runs", "cause", "grade", "answer", "would_help"),
+    ("runs", "cause", "answer", "would_help"),
     [
         (
             True,
             "rank",
-            "named",
             "Worker-0 100 % (outside any scope 82 %)",
             "if Worker-0 were as fast as its group's median, the run would take 80 % less",
         ),
         (
             False,
             "late start",
-            "hint",
-            "Worker-0 82 % (outside any scope), unless it waits there for others",
-            "if Worker-0 began its first scope with the others, the run may take 80 % less",
+            "Worker-0 82 % (outside any scope)",
+            "if Worker-0 began forward with the others, the run would take 80 % less",
         ),
     ],
 )
 def test_what_a_rank_does_in_no_scope_is_the_answer(
-    runs: bool, cause: str, grade: str, answer: str, would_help: str, tmp_path: Path
+    runs: bool, cause: str, answer: str, would_help: str, tmp_path: Path
 ) -> None:
-    """Whether it works there or may wait, its main thread tells."""
+    """Its main thread tells that it works there, or all others that they wait for nobody else."""
     found = prepared(tmp_path, runs)
     (finding,) = found.findings
-    assert (cause, "Worker-0", grade) == (finding.cause, finding.worker, finding.grade)
+    assert (cause, "Worker-0", "named") == (finding.cause, finding.worker, finding.grade)
     assert pytest.approx(0.8, abs=0.02) == finding.saves
     assert answer == bounds(found)
     assert would_help == helps(found)
+
+
+def test_who_may_wait_for_another_group_is_not_named(tmp_path: Path) -> None:
+    """The others wait for it, but it may itself wait for a process that is no rank."""
+    (finding,) = prepared(tmp_path, runs=False, served=True).findings
+    assert ("Worker-0", "hint") == (finding.worker, finding.grade)
 
 
 @pytest.mark.parametrize(
@@ -1333,6 +1343,28 @@ def test_a_rank_is_late_for_a_collective_in_one_part_of_the_run(tmp_path: Path) 
     assert words(found).says.startswith(
         "Worker-2 begins torch.all_reduce later than the others from step 25 on: after 70"
     )
+
+
+def test_the_last_stage_of_a_pipeline_is_not_late(tmp_path: Path) -> None:
+    """It gets its last input last, and the others wait for it in a barrier."""
+    ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(3)]
+    for step in range(40):
+        now = step * 100 * MS
+        for rank, ledger in enumerate(ranks):
+            begin = now + 25 * rank * MS
+            if rank:
+                ledger.span("torch.recv", now, begin, waits_for="barrier", meets=[f"{step}:{rank}"])
+            if rank < 2:
+                meets = [f"{step}:{rank + 1}"]
+                ledger.span(
+                    "torch.send", begin + 24 * MS, begin + 25 * MS, waits_for="barrier", meets=meets
+                )
+            last = (begin + 25 * MS) if rank < 2 else now + 80 * MS
+            meets = [f"barrier:{step}"]
+            ledger.span("torch.barrier", last, now + 81 * MS, waits_for="barrier", meets=meets)
+            ledger.step(step, now, now + 81 * MS)
+    found = explain(reading.read(write_run(tmp_path, ranks)))
+    assert "(before torch.barrier)" not in [finding.scope for finding in found.findings]
 
 
 def called_now_and_then(
@@ -2185,6 +2217,30 @@ def test_a_saving_that_contradicts_a_blind_record_is_not_claimed(
     (finding,) = found.findings
     assert ("recurring", "Trainer-0", claimed) == (finding.cause, finding.worker, finding.saves)
     assert finding.share > 0.4
+
+
+def test_what_one_rank_does_now_and_then_in_no_scope_is_named_if_all_others_wait(
+    tmp_path: Path,
+) -> None:
+    """Rank 0 evaluates in every tenth step before its forward; all meet in `backward`, unseen."""
+    ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(3)]
+    now = 0
+    for step in range(60):
+        works = [(20 + 200 * (rank == 0 and step % 10 == 5)) * MS for rank in range(3)]
+        end = now + max(works) + 10 * MS
+        for rank, ledger in enumerate(ranks):
+            begin = now + works[rank] + (step * 7 + rank * 3) % 5 * MS // 10
+            ledger.step(step, now, end)
+            ledger.span("forward", begin, begin + MS)
+            ledger.span("backward", begin + MS, end)
+        now = end
+    for ledger in ranks:
+        ledger.main = [(0, 0, 0), (now, now // 10, 0)]
+    found = explain(reading.read(write_run(tmp_path, ranks)))
+    (finding,) = found.findings
+    assert ("recurring", "Worker-0", "named") == (finding.cause, finding.worker, finding.grade)
+    assert pytest.approx(6 * 200 * MS / now, abs=0.03) == finding.saves
+    assert bounds(found).startswith("Worker-0 ")
 
 
 @pytest.mark.parametrize(("silent", "hung"), [(12, False), (40, True)])

@@ -206,6 +206,7 @@ class Facts:
             are `parts`, outside and inside of them.
         parts: the numbers of the first and the last step of each part of the run in which it
             occurs, ``None`` where the run begins or ends; empty if that is all of it.
+        first: the scope with which a rank that begins late begins its steps, if it marks them.
         turns: how many ranks were the slowest in at least one step.
         at: the numbers of the steps in which the cause occurs.
         every: its period in steps, if it recurs regularly.
@@ -244,6 +245,7 @@ class Facts:
     node: str = ""
     grew: tuple[float, float] = (0.0, 0.0)
     parts: Sequence[tuple[int | None, int | None]] = ()
+    first: str = ""
     turns: int = 0
     at: Sequence[int] = ()
     every: int | None = None
@@ -812,7 +814,8 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         "node": straggler.alone,
         "half": is_half,
         "starved": difference >= STARVED,
-        "outside": straggler.place == OUTSIDE and not stragglers.works_outside(run, numbers),
+        "outside": straggler.place == OUTSIDE
+        and not (straggler.awaited or stragglers.works_outside(run, numbers)),
     }
     doubt: Doubt = next((why for why, applies in doubts.items() if applies), "")
     return Suspect(
@@ -836,6 +839,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
                 node=run.processes[numbers[0]].node if straggler.alone else "",
                 grew=(straggler.grew[0] / 1e9, straggler.grew[1] / 1e9),
                 parts=_parts(record, straggler),
+                first=_first(record, straggler),
                 starved=starvation if may_explain else 0.0,
                 faults=faults if faults * FAULT >= _MOST_OF_IT * straggler.excess else 0.0,
                 called=run.driver is not None,
@@ -851,6 +855,15 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         else (),
         doubt=doubt,
     )
+
+
+def _first(record: Record, straggler: Straggler) -> str:
+    """The scope that a late rank begins its steps with; empty if others call it."""
+    process = record.run.processes[straggler.processes[0]]
+    if straggler.place != BEFORE or not stragglers.outside(record.run, process.group):
+        return ""
+    place = stragglers.first_place(record.run, process)
+    return "" if place is None else record.name(place)
 
 
 def _parts(record: Record, straggler: Straggler) -> list[tuple[int | None, int | None]]:
@@ -1606,7 +1619,13 @@ def _occasion(record: Record, cause: Name, occasion: Occasion) -> Suspect:
             faults=faults / count if faults * FAULT >= _MOST_OF_IT * occasion.cost else 0.0,
         ),
     )
-    return Suspect(finding=finding, activities=activities, excess=excess, within=within)
+    longer = np.sum([more[within] for more in excess.values()], axis=0) if excess else None
+    known = longer is not None and stragglers.are_awaited(
+        run, occasion.processes, np.array(within), longer
+    )
+    return Suspect(
+        finding=finding, activities=activities, excess=excess, within=within, known=known
+    )
 
 
 def _finding(record: Record, cost: float, a_step: int = 0, **about: Any) -> Finding:

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuprof._analysis.samples import Samples
-from gpuprof._analysis.waits import COMMUNICATES, NOTHING, READS_DEVICE
+from gpuprof._analysis.waits import BARRIER, COMMUNICATES, NOTHING, READS_DEVICE
 from gpuprof._artifacts.formats import EarlyEnd
 from gpuprof._artifacts.ledger import RELEASES, Ledger
 from gpuprof._artifacts.runs import State
+from gpuprof._session.instruments.collectives import MESSAGES
 from gpuprof._session.instruments.threads import THREAD
 from gpuprof._session.ledger import PROCESS_GROUP, STARTS_RANKS
 
@@ -466,6 +467,15 @@ class Run:
             for process in self.processes
             if (process.node, process.name, process.ledger.header["incarnation"]) in keys
         )
+
+    @functools.cached_property
+    def meeting(self) -> Floats:
+        """Nanoseconds for which each process waits in collectives, by step and process."""
+        total = np.zeros((len(self.steps), len(self.processes)))
+        for number, place in enumerate(self.places):
+            if place.waits_for == BARRIER and place.name not in MESSAGES:
+                total += self.matrix("own", number, self.processes)
+        return total
 
     def matrix(self, column: str, place: int, processes: Sequence[Process]) -> Floats:
         """A column of `sums` at one place, by step (rows) and the given processes (columns).

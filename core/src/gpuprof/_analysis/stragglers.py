@@ -435,6 +435,7 @@ def _of_group(
             for hypothesis in (suspicion, *changing):
                 if hypothesis is not None:
                     hypothesis.spread(rows, len(usual))
+                    hypothesis.awaited = place == OUTSIDE and _awaited(run, hypothesis, usual)
             if place not in by_turns and not _only_calls_more(
                 run, suspicion, active_ranks, [place]
             ):
@@ -454,7 +455,7 @@ def _of_group(
     if len({rank[0].rank for rank in ranks}) > 1:
         delays = _delays(run, ranks, call_times)[usual]
         late = [
-            each
+            attrs.evolve(each, awaited=_awaited(run, each, usual))
             for each in _late(delays, group, names, numbers, least)
             if _begin_alike(run, ranks, each)
         ]
@@ -498,6 +499,34 @@ def _of_group(
             of_nodes.kind, of_nodes.names = "imbalance", tuple(slow)
         suspicions.append(of_nodes)
     return [straggler for straggler in suspicions if straggler is not None]
+
+
+def _awaited(run: Run, suspicion: Straggler, usual: Sequence[int]) -> bool:
+    """Whether all others wait for suspected ranks, which then wait for none of them."""
+    longer = (suspicion.own - suspicion.others).clip(0)
+    rows = np.flatnonzero(_within(suspicion.parts or [(0, len(usual) - 1)], len(usual)))
+    return are_awaited(run, suspicion.processes, np.array(usual)[rows], longer[rows])
+
+
+def are_awaited(run: Run, numbers: Sequence[int], steps: NDArray[np.int64], longer: Floats) -> bool:
+    """Whether all other ranks wait in collectives for as long as some take longer than usually.
+
+    Then these wait for none of them meanwhile. It is unknown, and so not the case, if anybody else
+    may wait, too, as where a driver calls the ranks.
+
+    Args:
+        steps: positions of the steps in which they take longer.
+        longer: by how many nanoseconds.
+    """
+    if run.driver is not None or len(run.groups) != 1:
+        return False
+    (members_,) = run.groups.values()
+    others = [process.number for process in members_ if process.number not in numbers]
+    if not others or not len(steps):
+        return False
+    inside = run.meeting[steps]
+    waits = inside[:, others].min(axis=1) - inside[:, list(numbers)].max(axis=1)
+    return bool(np.median(waits) >= _NEARLY_ALL * np.median(longer) > 0)
 
 
 def _lacks_peers(suspicion: Straggler | None, parts: Sequence[frozenset[int]]) -> bool:
@@ -632,13 +661,15 @@ def _arrivals(
 
     By step and rank, for each place in which all ranks of a group meet in most steps: before one of
     them this rank may be late, and before another one that. The nanoseconds with the others are 0
-    where not all workers of the run meet at once.
+    where not all workers of the run meet at once. Leaves out places to which ranks come from
+    different ones, as the last stage of a pipeline does: that tells nothing about who is late.
     """
     numbers = [process.number for process in chain.from_iterable(ranks)]
     if not outside(run, group) or works_outside(run, numbers):
         return
     delays: dict[int, Floats] = {}
     insides: dict[int, Floats] = {}
+    befores: dict[int, set[int]] = {}
     keys: dict[int, list[Integers]] = {}
     for column, rank in enumerate(ranks):
         for process in rank:
@@ -649,6 +680,7 @@ def _arrivals(
             at = marked[nth]
             inside = (nth >= 0) & (start < ends[at])
             since = np.maximum(np.append(begins[marked[:1]], end[:-1]), begins[at])
+            previous = np.append(-1, place[:-1])
             for number in np.unique(place[inside]).tolist():
                 place_of = run.places[number]
                 if place_of.waits_for == BARRIER and place_of.name not in MESSAGES:
@@ -657,6 +689,8 @@ def _arrivals(
                     by_step = delays.setdefault(number, np.full(shape, -1.0))
                     by_step[at[mine], column] = by_step[at[mine], column].clip(0)
                     np.add.at(by_step[:, column], at[mine], (start - since)[mine].clip(0))
+                    usually = np.unique(previous[mine], return_counts=True)
+                    befores.setdefault(number, set()).add(int(usually[0][usually[1].argmax()]))
                     within = insides.setdefault(number, np.zeros(shape))
                     np.add.at(within[:, column], at[mine], (end - start)[mine])
                     links = process.ledger.links
@@ -664,7 +698,8 @@ def _arrivals(
                     keys.setdefault(number, []).append(np.unique(links["key"][here]))
     alone = run.driver is None and len(run.groups) == 1
     for number, by_step in delays.items():
-        if ((by_step[run.usual] >= 0).mean(axis=0) >= roles.STEADY).all():
+        in_most = ((by_step[run.usual] >= 0).mean(axis=0) >= roles.STEADY).all()
+        if in_most and len(befores[number]) == 1:
             shared = np.unique(np.concatenate(keys[number]), return_counts=True)[1]
             of_all = alone and len(shared) > 0 and np.median(shared) == len(ranks)
             yield number, by_step.clip(0), insides[number] * of_all
@@ -695,20 +730,25 @@ def _begin_alike(run: Run, ranks: Sequence[Sequence[Process]], late: Straggler) 
     """
     firsts: dict[int, list[int]] = {}
     for rank in ranks:
-        place, start = rows_of(rank[0])[:2]
-        begins, ends = run.step_edges(rank[0])
-        order = np.argsort(start, kind="stable")
-        at = np.searchsorted(start[order], begins)
-        inside = at < len(order)
-        inside[inside] &= start[order[at[inside]]] < ends[inside]
-        if inside.any():
-            first = int(np.bincount(place[order[at[inside]]]).argmax())
+        first = first_place(run, rank[0])
+        if first is not None:
             firsts.setdefault(first, []).append(rank[0].number)
     usual = max(firsts.values(), key=len, default=[])
     mine = set(late.processes)
     others = [number for numbers in firsts.values() for number in numbers if number not in mine]
     alike = [number for number in usual if number not in mine]
     return bool(mine & set(usual)) and 2 * len(alike) >= len(others)
+
+
+def first_place(run: Run, process: Process) -> int | None:
+    """The place in which a process begins most of its steps; ``None`` if it is in no scope."""
+    place, start = rows_of(process)[:2]
+    begins, ends = run.step_edges(process)
+    order = np.argsort(start, kind="stable")
+    at = np.searchsorted(start[order], begins)
+    inside = at < len(order)
+    inside[inside] &= start[order[at[inside]]] < ends[inside]
+    return int(np.bincount(place[order[at[inside]]]).argmax()) if inside.any() else None
 
 
 class _Called:

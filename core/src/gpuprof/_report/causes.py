@@ -12,6 +12,7 @@ from gpuprof._analysis.causes import STARVED, Doubt, Finding, Name
 from gpuprof._analysis.loop import BETWEEN_CALLS, NAMES
 from gpuprof._analysis.run import OUTSIDE
 from gpuprof._analysis.stays import OfSamples
+from gpuprof._analysis.stragglers import BEFORE
 from gpuprof._analysis.usage import Usage
 from gpuprof._artifacts.early_ends import listed
 from gpuprof._artifacts.receipt import size_text
@@ -122,7 +123,7 @@ def what_if(cause: Finding | Promise) -> str:
         server=cause.group if several else cause.worker,
         group=cause.group,
         scope=cause.scope,
-        late_for=_late_for(cause.scope),
+        late_for=_late_for(cause),
         limit=_limit(cause),
     )
     return f"{condition}, {gain(cause)}"
@@ -192,9 +193,12 @@ def _node(finding: Finding) -> Words:
     )
 
 
-def _late_for(scope: str) -> str:
+def _late_for(finding: Finding | Promise) -> str:
     """What a rank is late for: the scope that it is before."""
-    return scope[1:-1].removeprefix("before ")
+    scope = finding.scope[1:-1].removeprefix("before ")
+    if isinstance(finding, Finding) and finding.scope == NAMES[BEFORE]:
+        return finding.facts.first or scope
+    return scope
 
 
 def _late_start(finding: Finding) -> Words:
@@ -202,13 +206,13 @@ def _late_start(finding: Finding) -> Words:
     if finding.facts.parts:
         usually, then = map(duration, finding.facts.grew)
         return Words(
-            f"{who} {_does(finding, 'begin')} {_late_for(finding.scope)} later than the others "
+            f"{who} {_does(finding, 'begin')} {_late_for(finding)} later than the others "
             f"{_during(finding)}: after {then}, and after {usually} in the other steps.",
             _WHAT_THEN,
         )
     caller = ", or why its caller calls it so late" if finding.facts.called else ""
     return Words(
-        f"{who} {_does(finding, 'begin')} {_late_for(finding.scope)} "
+        f"{who} {_does(finding, 'begin')} {_late_for(finding)} "
         f"{duration(finding.seconds)} a step later than the others of its group, and was the last "
         f"in {finding.steps} of {finding.of} steps.",
         f"See what {who} does before{caller}.",

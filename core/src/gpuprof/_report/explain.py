@@ -205,7 +205,8 @@ def _suspect(answer: Explanation) -> str:
     """
     confidence = answer.confidence
     for finding, line in zip(answer.findings, answer.extra, strict=True):
-        is_about_it = finding.cause in OF_A_WORKER and confidence.worker in finding.workers
+        is_of_one = finding.cause in (*OF_A_WORKER, "recurring")
+        is_about_it = is_of_one and confidence.worker in finding.workers
         if is_about_it and finding.saves is not None and finding.saves >= _LEAST_SAVED:
             share = percentage(confidence.seconds / answer.seconds["mean"])
             where = _without_brackets(confidence.scope)
