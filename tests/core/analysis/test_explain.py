@@ -1645,7 +1645,7 @@ def test_a_worker_that_is_busy_for_others_is_named(tmp_path: Path) -> None:
     assert ("server", "named") == (finding.cause, finding.grade)
     assert pytest.approx(20 / 170, abs=0.01) == finding.saves
     assert words(finding).says == (
-        "Judge-0 bounds the run: it works 94 % of the time, for several callers."
+        "Judge-0 bounds the run: it works 94 % of the time, for several processes."
     )
 
 

@@ -53,6 +53,7 @@ class Call:
         actors: the workers that were called; for a task, which any worker may run, the group.
         alone: whether all earlier calls of the method had been waited for.
         waits: how many waits of the sender had ended before.
+        times: how many they are.
     """
 
     method: Method
@@ -60,6 +61,7 @@ class Call:
     actors: frozenset[str]
     alone: bool = True
     waits: int = 0
+    times: int = 1
 
 
 @attrs.frozen
@@ -86,10 +88,29 @@ def rounds(calls: Sequence[Call]) -> Rounds | None:
 
     Tries each method as the one that comes once in a round. Counts the calls of one actor only,
     since a loop over several actors is not a round. Ignores calls of a pool, which are sent as soon
-    as any earlier one ends, if other methods repeat in order.
+    as any earlier one ends, if other methods repeat in order. If there are only those, a round ends
+    once all of them have been waited for.
     """
     of_pools = _of_pools(calls)
-    return _shortest(calls, of_pools) or _shortest(calls, frozenset())
+    return _shortest(calls, of_pools) or _shortest(calls, frozenset()) or _drained(calls)
+
+
+def _drained(calls: Sequence[Call]) -> Rounds | None:
+    """Rounds of as many calls of one method, of which the driver waits for all before the next."""
+    times: Counter[Method] = Counter()
+    for call in calls:
+        times[call.method] += call.times
+    for method, count in times.most_common(1):
+        starts = [at for at, call in enumerate(calls) if call.method == method and call.alone]
+        of_round = [
+            sum(call.times for call in calls[first:last] if call.method == method)
+            for first, last in pairwise(starts)
+        ]
+        ((usual, whole),) = Counter(of_round).most_common(1) or [(0, 0)]
+        is_loop = usual > 1 and whole >= max(_LEAST_ROUNDS, _USUAL * len(of_round))
+        if is_loop and count >= _IN_ROUNDS * times.total():
+            return Rounds(tuple(starts), (method,))
+    return None
 
 
 def _of_pools(calls: Sequence[Call]) -> frozenset[Method]:
@@ -377,7 +398,9 @@ def sent_calls(run: Run, process: Process) -> list[Call]:
         # unlike a method, a task runs in whichever worker has room
         actor = other.name if "." in name else other.group
         if calls and calls[-1].method == method and waits_before == before:
-            calls[-1] = attrs.evolve(calls[-1], actors=calls[-1].actors | {actor})
+            calls[-1] = attrs.evolve(
+                calls[-1], actors=calls[-1].actors | {actor}, times=calls[-1].times + 1
+            )
         else:
             time = start + process.ledger.offset
             calls.append(Call(method, time, frozenset([actor]), alone, waits_before))
@@ -414,7 +437,10 @@ def most_called(run: Run) -> Called | None:
         )
     )
     for process in senders[:_MOST_SENDERS]:
-        methods = Counter(call.method for call in sent_calls(run, process) if "." in call.method[1])
+        methods: Counter[Method] = Counter()
+        for call in sent_calls(run, process):
+            if "." in call.method[1]:
+                methods[call.method] += call.times
         for (group, method), times in methods.most_common(1):
             if times > 2:
                 caller = "" if process.role == "driver" else process.name

@@ -416,7 +416,7 @@ def _synchronisation(finding: Finding) -> Words:
 def _server(finding: Finding) -> Words:
     facts, bounds = finding.facts, "bounds" if finding.grade == "named" else "may bound"
     share, seconds = facts.queued
-    why = f"it works {percentage(facts.busy)} of the time, for several callers."
+    why = f"it works {percentage(facts.busy)} of the time, for several processes."
     remedy = (
         "Make a call cheaper, let one call serve several requests, or add workers to "
         f"{finding.group}."

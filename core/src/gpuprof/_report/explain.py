@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from gpuprof._analysis.causes import OF_A_WORKER, Finding
 from gpuprof._analysis.explain import Explainer, Explanation, KindOfStep, Share, Trend
 from gpuprof._analysis.explain import Path as CriticalPath
 from gpuprof._analysis.rhythm import most_called
-from gpuprof._analysis.run import Run
+from gpuprof._analysis.run import Process, Run
 from gpuprof._analysis.samples import Attribute
 from gpuprof._analysis.stacks import Line, Place, busiest, last_places
 from gpuprof._analysis.stragglers import LEAST_STEPS
@@ -853,25 +854,48 @@ def explainer(run: Run) -> Explainer:
     """Make the `Explainer` of a run."""
     if not run.usual:
         no_step = f"{run.name}: {no_steps(run)}"
-        sentences_about_it = (no_step, _where_it_went(run), _state(run.name, run))
+        sentences_about_it = (no_step, *_where_it_went(run), _state(run.name, run))
         raise ConfigError([*filter(None, sentences_about_it), *run.problems])
     return Explainer(run)
 
 
-def _where_it_went(run: Run) -> str:
-    """The lines of the first worker, of which there is no step to explain."""
-    workers = [process for process in run.processes if process.role == "worker"]
-    for process in sorted(workers, key=lambda process: process.rank):
-        try:
-            lines = busiest(process.ledger)
-        except OutputError as error:
-            return str(error)
-        if lines:
-            shown = "; ".join(
-                f"{function.full_name}, {stacks.short(function.file)}:{line} ({percentage(share)})"
-                for (function, line), share in lines
-            )
-            return f"where the time of {process.name} went: {shown}"
+def _where_it_went(run: Run) -> list[str]:
+    """The lines of the first worker of each group, in a run without a step to explain."""
+    said = []
+    for group in list(run.groups)[:_MOST_PLACES]:
+        workers = [process for process in run.groups[group] if process.role == "worker"]
+        for process in sorted(workers, key=lambda process: process.rank):
+            try:
+                lines = busiest(process.ledger)
+            except OutputError as error:
+                said.append(str(error))
+                break
+            if lines:
+                shown = "; ".join(
+                    f"{function.full_name}, {stacks.short(function.file)}:{line} "
+                    f"({percentage(share)})"
+                    for (function, line), share in lines
+                )
+                waits = _longest_wait(process)
+                said.append(f"where the time of {process.name} went: {shown}{waits}")
+                break
+    return said
+
+
+def _longest_wait(process: Process) -> str:
+    """In which scope a process waits longest, and for which share of its time, if that is much."""
+    spans = process.ledger.spans
+    times: Counter[str] = Counter()
+    for place, start, end in zip(
+        *(spans[name].tolist() for name in ("place", "start", "end")), strict=True
+    ):
+        about = process.ledger.places[place]
+        if about.waits_for is not None:
+            times[about.key] += end - start
+    whole = int(spans["end"].max() - spans["start"].min()) if len(spans) else 0
+    for scope, time in times.most_common(1):
+        if time >= _LEAST_WAIT * whole:
+            return f"; it waits in {scope} for {percentage(time / whole)} of it"
     return ""
 
 
