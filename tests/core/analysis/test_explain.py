@@ -850,6 +850,49 @@ def test_what_a_step_spends_on_handing_over_is_said(
     assert helps(found).startswith(advice)
 
 
+@pytest.mark.parametrize("late", [True, False], ids=["all ranks", "one rank"])
+def test_what_calls_take_on_their_way_is_said_if_it_is_the_same_for_all_ranks(
+    late: bool, tmp_path: Path
+) -> None:
+    """Their arguments are unpickled before they begin; of one rank, something else is slow."""
+    driver = SimulatedLedger("Runner", "driver")
+    workers = [SimulatedLedger(f"A-{rank}") for rank in range(3)]
+    for step in range(32):
+        begin = 100 * step * MS
+        driver.step(step, begin, begin + 100 * MS)
+        keys = [f"ray:{step}:{rank}" for rank in range(3)]
+        for rank, (worker, key) in enumerate(zip(workers, keys, strict=True)):
+            driver.sent(begin, begin + MS, key)
+            unpickled = 30 if late or rank == 1 else 1
+            start = begin + (1 + unpickled) * MS + (step * 7 + rank * 3) % 5 * MS // 10
+            worker.span("A.act", start, begin + 99 * MS, releases=[key])
+        driver.span("ray.get", begin + MS, begin + 100 * MS, waits=keys, waits_for="*")
+    found = explain(reading.read(write_run(tmp_path, [driver, *workers])))
+    causes = [finding.cause for finding in found.findings]
+    assert late == ("synchronisation" in causes)
+    if late:
+        assert helps(found).startswith(
+            "if calls, their arguments and their results took no time on their way, the run would "
+            "take 3"
+        )
+        assert words(found.findings[causes.index("synchronisation")]).says.startswith(
+            "Calls take 3"
+        )
+
+
+def test_steps_that_are_longer_from_one_on_are_said_with_its_number(tmp_path: Path) -> None:
+    """All ranks alike: nobody is slow."""
+    times = [[(30 if step < 50 else 50) + (step * 7 + rank) % 3 for rank in range(3)]
+             for step in range(80)]  # fmt: skip
+    found = spmd(tmp_path, times)
+    assert found.trend is not None
+    assert 50 == found.trend.since
+    said = " ".join(text(found).split())
+    assert (
+        "From step 50 on, steps are longer: 33 ms before, 53 ms since, most of it in work" in said
+    )
+
+
 def spmd(
     directory: Path,
     times: list[list[int]],

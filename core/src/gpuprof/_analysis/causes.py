@@ -1281,9 +1281,44 @@ def _loads_itself(record: Record, activity: Activity, kind: Kind) -> bool:
 
 def _is_synchronisation(record: Record, activity: Activity, kind: Kind) -> bool:
     _, place = activity
-    match = place >= 0 and SYNC_NAMES.search(record.run.places[place].name.lower())
+    name = record.run.places[place].name.lower() if place >= 0 else ""
     # on a busy machine, ranks that have met may only wait for a processor
-    return kind in (("work",) if record.lack else ("work", "handover")) and bool(match)
+    return kind in (("work",) if record.lack else ("work", "handover")) and bool(
+        SYNC_NAMES.search(name)
+    )
+
+
+def handed_over(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """Handing over, with the time that calls are on their way if that is much in all ranks alike.
+
+    Then arguments are unpickled there, and results when the driver has got them.
+    """
+    run = record.run
+    usual = {group: stragglers.usual_delay(run, group) for group in run.groups}
+    on_their_way = {
+        number: float(share.mean())
+        for (number, place, kind), share in record.shares.items()
+        if kind == "dispatch" and not record.lack
+    }
+    by_group: dict[str, float] = {}
+    for number, share in on_their_way.items():
+        group = run.processes[number].group
+        by_group[group] = by_group.get(group, 0.0) + share
+    alike = {
+        group
+        for group, share in by_group.items()
+        if usual.get(group, 0.0) >= _MOST_OF_IT * share * record.mean
+    }
+    is_much = sum(by_group[group] for group in alike) >= _LARGE
+
+    def belongs(record: Record, activity: Activity, kind: Kind) -> bool:
+        number, place = activity
+        if kind == "dispatch":
+            return is_much and run.processes[number].group in alike
+        is_got = kind == "handover" and place >= 0 and run.places[place].name == "ray.get"
+        return (is_much and is_got) or _is_synchronisation(record, activity, kind)
+
+    yield from on_path("synchronisation", belongs)(record, findings)
 
 
 def _is_driver(record: Record, activity: Activity, kind: Kind) -> bool:
@@ -1654,7 +1689,7 @@ CAUSES: Sequence[Cause] = (
     Cause(driver_in_scopes, between_steps_only, 0.06, "lasting"),
     Cause(on_path("data", _is_data), but_for_a_processor, 0.05, "lasting"),
     Cause(on_path("data", _loads_itself), nothing, 0.1, "hint"),
-    Cause(on_path("synchronisation", _is_synchronisation), but_for_a_processor, 0.1, "lasting"),
+    Cause(handed_over, but_for_a_processor, 0.1, "lasting"),
     Cause(queued_for, half, _LEAST_SHARE, "lasting"),
     Cause(limited, half, _LEAST_SHARE, "lasting"),
     Cause(by_turns, groups_mean, _LEAST_SHARE, "hint"),

@@ -44,12 +44,15 @@ _LEAST_IN_QUARTER = 5
 class Trend:
     """How long steps took, in seconds, in the first and in the last quarter of the run.
 
+    If they changed at once, before that and from then on.
+
     Args:
         group: the group that the path spends most of the difference in; empty if nothing has half
             of it.
         scope: the place there.
         took: seconds of a step that the path spends there, in the first and in the last quarter.
         line: the line that takes longer there; ``None`` where samples do not tell.
+        since: the number of the first step after a sudden change; ``None`` if it was steady.
     """
 
     first: float
@@ -58,6 +61,7 @@ class Trend:
     scope: str = ""
     took: tuple[float, float] = (0.0, 0.0)
     line: stacks.Line | None = None
+    since: int | None = None
 
     @property
     def is_up(self) -> bool:
@@ -460,6 +464,14 @@ class Explainer:
         quarter = len(durations) // 4
         if quarter < _LEAST_IN_QUARTER:
             return None
+        for direction in (1, -1):
+            row = stragglers.higher_since(direction * np.log(durations.clip(1)))
+            if row is not None:
+                before, after = float(np.median(durations[:row])), float(np.median(durations[row:]))
+                if max(before, after) >= _TREND * min(before, after):
+                    since = self.run.steps[self.record.usual[row]].number
+                    changed = self._changed(after - before)
+                    return Trend(before / 1e9, after / 1e9, *changed, since=since)
         parts = [float(np.median(part)) for part in np.array_split(durations, 4)]
         changes = np.diff(parts)
         is_steady = bool((changes > 0).all() or (changes < 0).all())

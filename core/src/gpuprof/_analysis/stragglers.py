@@ -654,6 +654,15 @@ def _delays(run: Run, ranks: Sequence[Sequence[Process]], call_times: _Called) -
     return delays
 
 
+def usual_delay(run: Run, group: str) -> float:
+    """Nanoseconds in a step from a call to the first scope of most of a group's ranks."""
+    ranks = list(members(run, group).values())
+    if not ranks or not run.usual:
+        return 0.0
+    of_ranks_ = np.median(_delays(run, ranks, _Called(run))[run.usual], axis=0)
+    return float(np.quantile(of_ranks_, 0.25, method="lower"))
+
+
 def _arrivals(
     run: Run, group: str, ranks: Sequence[Sequence[Process]]
 ) -> Iterator[tuple[int, Floats, Floats]]:
@@ -1123,6 +1132,18 @@ def _highest_parts(levels: Floats) -> list[tuple[int, int]]:
     """
     low, high = np.quantile(levels, (0.1, 0.9), axis=0)
     return _largest_sums(levels - (low + high) / 2)
+
+
+def higher_since(values: Floats) -> int | None:
+    """The row from which values are higher than before, to the last one; ``None`` if they are not.
+
+    That is, by two levels, and not by chance.
+    """
+    parts = _high_parts(values)
+    if len(parts) != 1 or parts[0][1] < len(values) - 1 or parts[0][0] < LEAST_STEPS:
+        return None
+    shift = _shift(values, _within(parts, len(values)))
+    return parts[0][0] if _chance_of_parts(values, parts, shift) < CERTAIN else None
 
 
 def _high_parts(values: Floats) -> tuple[tuple[int, int], ...]:

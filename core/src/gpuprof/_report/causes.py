@@ -116,6 +116,8 @@ def what_if(cause: Finding | Promise) -> str:
         without = "without what {worker} does by itself"
     elif cause.scope in _NO_SCOPES:
         without = f"without what {{worker}} does {_where(cause)}{when}"
+    if cause.cause == "synchronisation" and cause.scope == NAMES[OUTSIDE]:
+        without = "if calls, their arguments and their results took no time on their way"
     condition = _IF.get(cause.cause, without).format(
         worker=cause.worker,
         workers=all_of(cause.workers),
@@ -138,7 +140,9 @@ def gain(cause: Finding | Promise) -> str:
     at_most = " at most" if cause.cause in _AT_MOST or cause.cause not in _IF else ""
     is_hint = isinstance(cause, Finding) and cause.grade == "hint"
     would = "may" if is_hint else "would"
-    return f"the run {would} take {percentage(cause.saves or 0.0)} less{at_most}"
+    # what waits for Python's lock outside of scopes, as a call that begins, is not counted
+    at_least = "at least " if cause.cause == "interpreter" else ""
+    return f"the run {would} take {at_least}{percentage(cause.saves or 0.0)} less{at_most}"
 
 
 def config(finding: Finding, rounds: bool, launched: bool) -> str:
@@ -405,6 +409,13 @@ def _data(finding: Finding) -> Words:
 def _synchronisation(finding: Finding) -> Words:
     size, speed = (size_text(round(number)) for number in finding.facts.sent)
     at = f" It hands over {size}, at {speed} a second." if any(finding.facts.sent) else ""
+    if finding.scope == NAMES[OUTSIDE]:
+        return Words(
+            f"Calls take {duration(finding.seconds)} a step on their way, with their arguments and "
+            f"results, most of it before those of {finding.group} begin.",
+            "Send less: NumPy arrays instead of Python objects, what changed only, or fewer and "
+            "longer calls.",
+        )
     return Words(
         f"Synchronisation takes {duration(finding.seconds)} a step, most of it {_who(finding)} in "
         f"{finding.scope}.{at}",

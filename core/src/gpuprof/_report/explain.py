@@ -246,6 +246,8 @@ def helps(answer: Explanation) -> str:
             if finding.grade == "hint" and busy(answer.processes):
                 doubt = ", unless the busy machine is why"
             lead = _growth(answer, 2 * finding.saves) or lead
+            if finding.cause == "garbage collection":  # no sample is taken in it, but one after it
+                lead = ""
             return what_if(finding) + doubt + (f"; {lead}" if lead else "")
     if not answer.confidence.enough:
         about_it = (c for c in causes if answer.confidence.worker in c.workers)
@@ -578,6 +580,11 @@ def _what_a_step_is(steps: Mapping[str, Any]) -> str:
 def _trend(trend: Trend) -> str:
     became = "longer" if trend.last > trend.first else "shorter"
     where = f", most of it {_of_trend(trend)}" if trend.group else ""
+    if trend.since is not None:
+        return (
+            f"From step {trend.since} on, steps are {became}: {duration(trend.first)} before, "
+            f"{duration(trend.last)} since{where}."
+        )
     return (
         f"Steps became {became}: {duration(trend.first)} in the first quarter of the run, "
         f"{duration(trend.last)} in the last{where}."
@@ -731,7 +738,7 @@ def _findings(answer: Explanation) -> str:
     if not causes and not answer.paths:
         return ""
     if not causes:
-        return f"Causes\n{_none(answer)}"
+        return f"Causes\n{_filled(_none(answer))}"
     return "Causes\n" + "\n".join(
         _finding(answer, number, finding, line) for number, (finding, line) in enumerate(causes, 1)
     )
@@ -759,7 +766,9 @@ def _none(answer: Explanation) -> str:
             f"Not looked for: {answer.steps['counted']} steps count, and a rank is named from "
             f"{LEAST_STEPS} on."
         )
-    return "None: no rank, node or scope stands out."
+    longer = answer.trend is not None and answer.trend.is_up
+    why = " The first lines say where steps became longer." if longer else ""
+    return f"None: no rank, node or scope stands out.{why}"
 
 
 def _of_users(line: Line | None) -> str:
