@@ -1393,9 +1393,9 @@ def imbalanced(run: Run, group: str, place: int) -> bool:
     as there are steps. By chance, some steps have several of these times and others have none. If
     ranks are slow by turns, nearly every step has one.
 
-    Or the slowest rank leads the next one by much the same in each step: by chance, its mean lead
-    is about one standard deviation, in logs. A thousandth of random runs exceeds the bound here,
-    which takes more with few steps.
+    Or the slowest rank leads the next one by much the same in each step. By chance, its mean lead
+    in logs is about one standard deviation, of two ranks 1.3, and with few steps it may be more:
+    a few of a thousand simulated runs, with normal noise, exceed the bound here.
     """
     ranks = list(members(run, group).values())
     times = own_time(run, place, ranks)[run.usual]
@@ -1416,7 +1416,7 @@ def imbalanced(run: Run, group: str, place: int) -> bool:
     logs = np.log(np.where(present, times, np.nan))
     first, second = np.sort(np.nan_to_num(logs, nan=-np.inf), axis=1)[:, :-3:-1].T
     leads = first - second
-    steady = 1 + 4 / math.sqrt(steps) + 12 / steps
+    steady = 1 + 0.65 / count + 3 / math.sqrt(steps) + 7 / steps
     if leads.mean() >= max(LEAST_SHARE, steady * leads.std()):
         return True
     if count < _MANY_RANKS:
