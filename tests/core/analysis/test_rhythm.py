@@ -186,6 +186,32 @@ def test_a_pool_of_tasks_has_no_steps(tmp_path: Path) -> None:
     assert ([], "") == (run.steps, run.round)
 
 
+def of_pool(rounds_of: Sequence[int]) -> list[Call]:
+    """Calls of a pool of three: the next is sent when any has ended, and a round when all have."""
+    made = []
+    for count in rounds_of:
+        for at in range(count - 2):
+            about = {"alone": at == 0, "times": 1 if at else 3}
+            made.append(Call(("A", "A.score"), len(made), frozenset(["A-0", "A-1"]), **about))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("rounds_of", "expected"),
+    [
+        pytest.param([6] * 12, 11, id="as many in each"),
+        pytest.param([6] * 5, None, id="few"),
+        pytest.param([4, 7, 5, 9, 6, 8] * 4, None, id="any number in each"),
+    ],
+)
+def test_rounds_of_a_pool_end_once_all_its_calls_have(
+    rounds_of: list[int], expected: int | None
+) -> None:
+    """As with Ray's `ActorPool.map`."""
+    found = rounds(of_pool(rounds_of))
+    assert expected == (None if found is None else len(found.starts) - 1)
+
+
 def test_tasks_in_a_loop_are_steps(tmp_path: Path) -> None:
     """Each is sent when the one before has ended, whichever worker runs it."""
     sent = [(f"Tasks-{at % 3}", "square", at * 10, at * 10 + 9) for at in range(50)]

@@ -426,3 +426,18 @@ def test_a_run_without_steps_has_the_lines_where_its_time_went(tmp_path: Path) -
         "where the time of Program-0 went: data.batch, data.py:88 (60 %); data.resize, data.py:41"
     )
     assert f"{went} (35 %)" in str(caught.value)
+
+
+def test_a_run_without_steps_has_the_longest_wait_of_each_group(tmp_path: Path) -> None:
+    """Beside the line that waits, which has the work, too."""
+    for name, waits in (("Learner-0", 600), ("Producer-0", 10)):
+        ledger = SimulatedLedger(name)
+        ledger.span("queue.get", 0, waits * MS, waits_for="*")
+        ledger.span("work", waits * MS, 1000 * MS)
+        write_stacks(ledger.write(tmp_path), [([MAIN, BATCH], 1, 0, 100, 0, 1000 * MS)])
+    with pytest.raises(ConfigError) as caught:
+        answer(tmp_path)
+    line = "went: data.batch, data.py:88 (100 %)"
+    said = str(caught.value).splitlines()
+    assert f"where the time of Learner-0 {line}; it waits in queue.get for 60 % of it" in said
+    assert f"where the time of Producer-0 {line}" in said
