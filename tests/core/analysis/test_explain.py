@@ -1363,6 +1363,7 @@ def test_a_rank_is_late_for_one_of_several_collectives(
             ("late start", "Worker-1", broadcast, "named", pytest.approx(20 / 132, abs=0.03)),
         ] == saved
         assert "Worker-2 begins torch.all_reduce 30" in words(found.findings[0]).says
+        assert "; if Worker-1 began torch.broadcast with the others, the run would " in helps(found)
 
 
 def test_a_rank_is_late_for_a_collective_in_one_part_of_the_run(tmp_path: Path) -> None:

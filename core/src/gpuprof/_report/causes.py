@@ -102,8 +102,12 @@ def _doubt(finding: Finding) -> str:
     return "" if is_said or finding.grade == "named" else doubts.get(facts.doubt, "")
 
 
-def what_if(cause: Finding | Promise) -> str:
-    """What the run would take without a cause, as a clause of a sentence."""
+def what_if(cause: Finding | Promise, at: str = "") -> str:
+    """What the run would take without a cause, as a clause of a sentence.
+
+    Args:
+        at: file and line of what a worker does in no scope, if known.
+    """
     several = len(cause.workers) > 1
     who = "{group}" if several else "{worker}"
     when, extra = "", ""
@@ -115,7 +119,8 @@ def what_if(cause: Finding | Promise) -> str:
     if cause.cause == "driver":
         without = "without what {worker} does by itself"
     elif cause.scope in _NO_SCOPES:
-        without = f"without what {{worker}} does {_where(cause)}{when}"
+        where = f"at {at}" if at else _where(cause)
+        without = f"without what {{worker}} does {where}{when}"
     if cause.cause == "synchronisation" and cause.scope == NAMES[OUTSIDE]:
         without = "if calls, their arguments and their results took no time on their way"
     condition = _IF.get(cause.cause, without).format(
@@ -295,9 +300,9 @@ def _imbalance(finding: Finding) -> Words:
     group, where, facts = finding.group, _where(finding), finding.facts
     if not finding.workers:
         return Words(
-            f"{group} may not be balanced {where}: the slowest rank takes "
+            f"{group} may not be balanced {where}: the slowest of them takes "
             f"{duration(finding.seconds)} longer than the mean, and it changes from step to step: "
-            f"{facts.turns} of {facts.processes} ranks were the slowest at some time.",
+            f"{facts.turns} of {facts.processes} were the slowest at some time.",
             "Spread the work of a step evenly: by its size, not by its number.",
         )
     node = f", or their node, {facts.node}, is slow" if facts.node else ""

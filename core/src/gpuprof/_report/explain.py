@@ -238,6 +238,7 @@ def waits(answer: Explanation) -> str:
 
 def helps(answer: Explanation) -> str:
     """What would help."""
+    lines = dict(zip(map(id, answer.findings), answer.extra, strict=True))
     causes = [finding for finding in answer.findings if finding.cause not in ("once", "leak")]
     for finding in causes:
         if finding.saves is not None and finding.saves >= _LEAST_SAVED:
@@ -248,7 +249,9 @@ def helps(answer: Explanation) -> str:
             lead = _growth(answer, 2 * finding.saves) or lead
             if finding.cause == "garbage collection":  # no sample is taken in it, but one after it
                 lead = ""
-            return what_if(finding) + doubt + (f"; {lead}" if lead else "")
+            lead = _second(finding, causes) or lead
+            clause = what_if(finding, _of_users(lines[id(finding)]))
+            return clause + doubt + (f"; {lead}" if lead else "")
     if not answer.confidence.enough:
         about_it = (c for c in causes if answer.confidence.worker in c.workers)
         action = next((_action(answer, c) for c in about_it if c.saves is None), "")
@@ -769,6 +772,19 @@ def _none(answer: Explanation) -> str:
     longer = answer.trend is not None and answer.trend.is_up
     why = " The first lines say where steps became longer." if longer else ""
     return f"None: no rank, node or scope stands out.{why}"
+
+
+def _second(first: Finding, causes: Sequence[Finding]) -> str:
+    """What another worker's cause would save that is worth half as much, if both are named."""
+    for other in causes:
+        if (
+            {first.cause, other.cause} <= set(OF_A_WORKER)
+            and "hint" not in (first.grade, other.grade)
+            and not set(first.workers) & set(other.workers)
+            and (other.saves or 0.0) >= max(_LEAST_SAVED, (first.saves or 0.0) / 2)
+        ):
+            return what_if(other)
+    return ""
 
 
 def _of_users(line: Line | None) -> str:
