@@ -427,7 +427,8 @@ def test_a_directory_of_runs_stands_for_the_newest(tmp_path: Path) -> None:
     found = run("collect", tmp_path / "output")
     assert (f"run: {directory}\n", 0) == (found.stderr, found.exit_code)
     assert "nowhere: no such file or directory; " in run("explain", tmp_path / "nowhere").stderr
-    assert "nowhere: no such file, and no runs in " in run("explain", "nowhere").stderr
+    none = run("explain", "nowhere", "--output-dir", tmp_path / "empty")
+    assert "nowhere: no such file, and no runs in " in none.stderr
 
 
 @pytest.mark.parametrize("name", ["a", "latest"])

@@ -95,4 +95,4 @@ def test_a_run_that_is_not_there_is_not_one_without_samples(tmp_path: Path) -> N
     """The message names the path, not a key."""
     missing = str(tmp_path / "run")
     found = CliRunner().invoke(main, ["report", missing, "--stacks", "collapsed"])
-    assert (2, True) == (found.exit_code, f"{missing}: no such file or directory" in found.stderr)
+    assert (2, True) == (found.exit_code, f"{missing}: not found" in found.stderr)

@@ -314,7 +314,7 @@ class Explanation:
     state: State
     quiet: float
     stall: str
-    last_places: dict[stacks.Place, list[str]]
+    last_places: list[tuple[stacks.Place, list[str]]]
     problems: list[str]
 
     @property

@@ -650,7 +650,7 @@ class Place:
     frame: Frame
 
 
-def last_places(run: Run) -> dict[Place, list[str]]:
+def last_places(run: Run) -> list[tuple[Place, list[str]]]:
     """Where the processes of a run that is over were while nothing ended any more, and which.
 
     By the thread that was in the user's code most of that time. Processes without samples in it,
@@ -676,7 +676,7 @@ def last_places(run: Run) -> dict[Place, list[str]]:
                     seen[track, Place(scope, frame)] += count
             for (_, place), _ in seen.most_common(1):
                 places.setdefault(place, []).append(process.name)
-    return places
+    return list(places.items())
 
 
 def is_idle(stack: Stack) -> bool:

@@ -119,13 +119,14 @@ def find_run(name: str, output_dir: str, whole: bool = False) -> str:
     path on stderr.
 
     Args:
-        whole: whether a directory with runs stands for all files in it.
+        whole: whether a directory with runs stands for all files in it, and the caller says so if
+            there are none.
 
     Raises:
         ConfigError: there is no such run or file.
     """
     is_parent = not whole and runs.about(name) is None and bool(runs.runs(name))
-    if os.path.exists(name) and not is_parent:
+    if (os.path.exists(name) and not is_parent) or (whole and os.sep in name):
         return name
     if os.sep in name and not is_parent:
         raise ConfigError(f"{name}: no such file or directory; gpuprof runs lists the runs")

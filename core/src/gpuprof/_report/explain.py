@@ -549,7 +549,7 @@ def _state(name: str, about: Run | Explanation, longest: float = 0.0) -> str:
         )
         places = last_places(about) if isinstance(about, Run) else about.last_places
         if places:
-            at = [_last(*each) for each in places.items()]
+            at = [_last(*each) for each in places]
             more = f"; {len(at) - _MOST_PLACES} more elsewhere" if len(at) > _MOST_PLACES else ""
             silence += f" Meanwhile {'; '.join(at[:_MOST_PLACES])}{more}."
     stacks_now = f"`gpuprof stacks {name}` shows what its processes do now"
