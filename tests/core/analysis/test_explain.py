@@ -880,6 +880,14 @@ def test_what_calls_take_on_their_way_is_said_if_it_is_the_same_for_all_ranks(
         )
 
 
+def test_a_change_in_a_long_run_is_found() -> None:
+    """There are more ways for it than fit into a float."""
+    random = np.random.default_rng(0)
+    values = random.normal(0, 0.1, 3000) + (np.arange(3000) >= 2000)
+    assert 2000 == stragglers.higher_since(values)
+    assert stragglers.higher_since(random.normal(0, 0.1, 3000)) is None
+
+
 def test_steps_that_are_longer_from_one_on_are_said_with_its_number(tmp_path: Path) -> None:
     """All ranks alike: nobody is slow."""
     times = [[(30 if step < 50 else 50) + (step * 7 + rank) % 3 for rank in range(3)]
@@ -2304,9 +2312,13 @@ def test_a_run_that_hung_until_it_was_ended_says_so(
         meets = ("meet", "__main__", "/job/train.py", 9)
         seconds = over - 1000 * MS
         write_stacks(path, [([MAIN], 1, 1, 9, 0, 3000 * MS), ([meets], 1, 2, 9, 3000, seconds)])
+    gone = SimulatedLedger("Rank-2")
+    gone.span("work", 0, 2000 * MS)
+    write_stacks(gone.write(tmp_path / "run"), [([MAIN], 1, 1, 9, 0, 2000 * MS)])
     found = explain(reading.read(tmp_path / "run"))
     assert "last_places" not in as_dict(found)
     said = " ".join(text(found).split())
+    assert "Rank-2" not in said  # it had ended before
     assert hung == ("In its last 40 s, nothing ended in any process: it may have hung." in said)
     assert hung == ("Meanwhile Rank-0, Rank-1 were in barrier, at meet (train.py:9)." in said)
 

@@ -471,6 +471,8 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) ->
     saves = suspect.saves
     if saves is None:
         saves = record.saves(factors, suspect.within, suspect.clocks)
+    if suspect.finding.cause == "synchronisation":  # other time in no scope is not on its way
+        saves = min(saves, suspect.finding.share)
     for part in suspect.parts:
         activities = [activity for activity in suspect.activities if part(activity)]
         if 0 < len(activities) < len(suspect.activities):
@@ -1294,21 +1296,20 @@ def handed_over(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect
     Then arguments are unpickled there, and results when the driver has got them.
     """
     run = record.run
-    usual = {group: stragglers.usual_delay(run, group) for group in run.groups}
-    on_their_way = {
-        number: float(share.mean())
-        for (number, place, kind), share in record.shares.items()
-        if kind == "dispatch" and not record.lack
-    }
+    late = {finding.group for finding in findings if finding.cause == "late start"}
     by_group: dict[str, float] = {}
-    for number, share in on_their_way.items():
+    for (number, _, kind), share in record.shares.items():
         group = run.processes[number].group
-        by_group[group] = by_group.get(group, 0.0) + share
-    alike = {
-        group
-        for group, share in by_group.items()
-        if usual.get(group, 0.0) >= _MOST_OF_IT * share * record.mean
-    }
+        if kind == "dispatch" and group not in late and not record.lack:
+            by_group[group] = by_group.get(group, 0.0) + float(share.mean())
+    alike: set[str] = set()
+    if sum(by_group.values()) >= _LARGE:
+        usual = stragglers.usual_delays(run, by_group)
+        alike = {
+            group
+            for group, share in by_group.items()
+            if usual.get(group, 0.0) >= _MOST_OF_IT * share * record.mean
+        }
     is_much = sum(by_group[group] for group in alike) >= _LARGE
 
     def belongs(record: Record, activity: Activity, kind: Kind) -> bool:

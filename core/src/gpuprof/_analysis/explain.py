@@ -470,7 +470,7 @@ class Explainer:
                 before, after = float(np.median(durations[:row])), float(np.median(durations[row:]))
                 if max(before, after) >= _TREND * min(before, after):
                     since = self.run.steps[self.record.usual[row]].number
-                    changed = self._changed(after - before)
+                    changed = self._changed(after - before, row)
                     return Trend(before / 1e9, after / 1e9, *changed, since=since)
         parts = [float(np.median(part)) for part in np.array_split(durations, 4)]
         changes = np.diff(parts)
@@ -480,10 +480,20 @@ class Explainer:
             return None
         return Trend(parts[0] / 1e9, parts[-1] / 1e9, *self._changed(parts[-1] - parts[0]))
 
-    def _changed(self, change: float) -> tuple[str, str, tuple[float, float]]:
-        """The group and place on the path that have most of a change of the steps' nanoseconds."""
+    def _changed(
+        self, change: float, row: int | None = None
+    ) -> tuple[str, str, tuple[float, float]]:
+        """The group and place on the path that have most of a change of the steps' nanoseconds.
+
+        Args:
+            row: of the first step that counts after a sudden change; ``None``: it was steady.
+        """
         run, record = self.run, self.record
         quarter = len(record.sampled) // 4
+        early, late = slice(quarter), slice(len(record.sampled) - quarter, None)
+        if row is not None:
+            since = np.searchsorted(record.sampled, record.usual[row])
+            early, late = slice(since), slice(since, None)
         length = float(np.mean([run.steps[position].duration for position in record.sampled]))
         times: dict[tuple[str, int], Floats] = {}
         for part, share in record.shares.items():
@@ -492,9 +502,9 @@ class Explainer:
                 where = run.processes[number].group, place
                 times[where] = times.get(where, 0.0) + share * length
         ends = {
-            where: (float(took[:quarter].mean()), float(took[-quarter:].mean()))
+            where: (float(took[early].mean()), float(took[late].mean()))
             for where, took in times.items()
-            if quarter
+            if len(took[early]) and len(took[late])
         }
         most = max(ends, key=lambda at: (ends[at][1] - ends[at][0]) / change, default=None)
         if most is None or (ends[most][1] - ends[most][0]) / change < _MOST_OF_IT:

@@ -75,6 +75,8 @@ _LEAST_BUSY = 0.1
 """Share of a thread's samples from which a line of a run without steps is told."""
 _MOST_LINES = 3
 """Lines to print for the places that bound steps."""
+LEAST_QUIET = 20.0
+"""Seconds without an end of a scope or step from which a job may stand still."""
 _LEAST_PLACE = 0.05
 """Share of the loop above which a place that bounds steps gets a line."""
 
@@ -656,14 +658,22 @@ def last_places(run: Run) -> list[tuple[Place, list[str]]]:
     By the thread that was in the user's code most of that time. Processes without samples in it,
     and those whose stacks cannot be read, are left out.
     """
+    if run.state == "running" or run.quiet < LEAST_QUIET:
+        return []
     places: dict[Place, list[str]] = {}
-    for process in run.processes if run.state != "running" and run.quiet else ():
+    begins = {
+        process.number: process.ledger.header["wall"] - process.ledger.header["monotonic"]
+        for process in run.processes
+    }
+    over = max(begins[process.number] + process.ledger.last for process in run.processes)
+    for process in run.processes:
         ledger = process.ledger
         with suppress(OutputError):
             read = artifacts.read(ledger)
             if read is None:
                 continue
-            rows = read.samples[read.samples["end"] > ledger.last - run.quiet * 1e9]
+            ends = read.samples["end"] + begins[process.number]
+            rows = read.samples[ends > over - run.quiet * 1e9]
             stacks = numbered(read)
             seen: Counter[tuple[int, Place]] = Counter()
             for stack, track, place, count in zip(

@@ -189,8 +189,9 @@ class Straggler:
         Of a rank that is slow for a while, the medians of the other steps, and of these.
         """
         if self.parts:
-            is_within = _within(self.parts, len(self.own))
-            return float(np.median(self.own[~is_within])), float(np.median(self.own[is_within]))
+            is_within, compared = _within(self.parts, len(self.own)), self.own + self.others > 0
+            usually, then = (self.own[rows & compared] for rows in (~is_within, is_within))
+            return float(np.median(usually)), float(np.median(then))
         quarter = max(1, len(self.own) // 4)
         return float(self.own[:quarter].mean()), float(self.own[-quarter:].mean())
 
@@ -468,7 +469,7 @@ def _of_group(
             if arrival.parts:
                 during = _within(arrival.parts, len(waits))
                 waits, leads = waits[during], leads[during]
-            awaited = bool(np.median(waits) >= _NEARLY_ALL * np.median(leads.clip(0)))
+            awaited = bool(np.median(waits) >= _NEARLY_ALL * np.median(leads.clip(0)) > 0)
             later.append(attrs.evolve(arrival, late_for=place, awaited=awaited))
             # the same delay, if that place is their first scope
             late = [
@@ -654,13 +655,15 @@ def _delays(run: Run, ranks: Sequence[Sequence[Process]], call_times: _Called) -
     return delays
 
 
-def usual_delay(run: Run, group: str) -> float:
-    """Nanoseconds in a step from a call to the first scope of most of a group's ranks."""
-    ranks = list(members(run, group).values())
-    if not ranks or not run.usual:
-        return 0.0
-    of_ranks_ = np.median(_delays(run, ranks, _Called(run))[run.usual], axis=0)
-    return float(np.quantile(of_ranks_, 0.25, method="lower"))
+def usual_delays(run: Run, groups: Iterable[str]) -> dict[str, float]:
+    """Nanoseconds in a step from a call to the first scope of most of each group's ranks."""
+    call_times, usual = _Called(run), {}
+    for group in groups:
+        ranks = list(members(run, group).values())
+        if ranks and run.usual:
+            delays = np.median(_delays(run, ranks, call_times)[run.usual], axis=0)
+            usual[group] = float(np.quantile(delays, 0.25, method="lower"))
+    return usual
 
 
 def _arrivals(
@@ -1089,17 +1092,18 @@ def _for_a_while(
     usual = float(np.sort(shifts)[(count - 1) // 2])
     least = max(2 * usual, math.log(_DRIFT) if ratios else 0.0)
     found = []
+    second, first = np.partition(times, -2, axis=1)[:, -2:].T
     for column in np.flatnonzero(shifts > least).tolist():
         parts = _high_parts(excess[:, column])
         chance = count * _chance_of_parts(excess[:, column], parts, shifts[column])
         if chance >= 1:
             continue
-        own, rest = times[:, column], np.delete(times, column, axis=1)
-        most = rest.max(axis=1)
+        own = times[:, column]
+        most = np.where(times.argmax(axis=1) == column, second, first)
         found.append(
             Straggler(
                 kind, group, (names[column],), processes[column], place, int((own > most).sum()),
-                steps, min(1.0, chance), own, np.median(rest, axis=1), most, parts=parts,
+                steps, min(1.0, chance), own, others[:, column], most, parts=parts,
             )
         )  # fmt: skip
     return found
@@ -1122,7 +1126,8 @@ def _chance_of_parts(values: Floats, parts: Sequence[tuple[int, int]], shift: fl
         return 1.0
     share = odds.independent_share(left)
     within, without = (math.ceil(rows.sum() * share) for rows in (is_within, ~is_within))
-    return float(len(values) ** (2 * len(parts))) / math.comb(within + without, within)
+    # of integers, as a long run has more ways than fit into a float
+    return len(values) ** (2 * len(parts)) / math.comb(within + without, within)
 
 
 def _highest_parts(levels: Floats) -> list[tuple[int, int]]:

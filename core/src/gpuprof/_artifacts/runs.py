@@ -318,6 +318,11 @@ def runs(output_dir: str) -> list[Run]:
     return sorted(listing, key=lambda run: run.begun)
 
 
+def has_runs(directory: str) -> bool:
+    """Whether there is a run in a directory."""
+    return any(about(path) is not None for path in _directories(directory))
+
+
 LATEST = "latest"
 """The name that selects the newest run."""
 

@@ -125,7 +125,7 @@ def find_run(name: str, output_dir: str, whole: bool = False) -> str:
     Raises:
         ConfigError: there is no such run or file.
     """
-    is_parent = not whole and runs.about(name) is None and bool(runs.runs(name))
+    is_parent = not whole and runs.about(name) is None and runs.has_runs(name)
     if (os.path.exists(name) and not is_parent) or (whole and os.sep in name):
         return name
     if os.sep in name and not is_parent:

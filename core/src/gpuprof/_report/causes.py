@@ -119,8 +119,7 @@ def what_if(cause: Finding | Promise, at: str = "") -> str:
     if cause.cause == "driver":
         without = "without what {worker} does by itself"
     elif cause.scope in _NO_SCOPES:
-        where = f"at {at}" if at else _where(cause)
-        without = f"without what {{worker}} does {where}{when}"
+        without = f"without what {{worker}} does {{where}}{when}"
     if cause.cause == "synchronisation" and cause.scope == NAMES[OUTSIDE]:
         without = "if calls, their arguments and their results took no time on their way"
     condition = _IF.get(cause.cause, without).format(
@@ -131,6 +130,7 @@ def what_if(cause: Finding | Promise, at: str = "") -> str:
         group=cause.group,
         scope=cause.scope,
         late_for=_late_for(cause),
+        where=f"at {at}" if at else _where(cause),
         limit=_limit(cause),
     )
     return f"{condition}, {gain(cause)}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
 from gpuprof_timing.recording import TIMING_VARIABLE
 
 from gpuprof import _tables
@@ -21,7 +22,7 @@ from gpuprof._analysis.explain import Path as CriticalPath
 from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Process, Run
 from gpuprof._analysis.samples import Attribute
-from gpuprof._analysis.stacks import Line, Place, busiest, last_places
+from gpuprof._analysis.stacks import LEAST_QUIET, Line, Place, busiest, last_places
 from gpuprof._analysis.stragglers import LEAST_STEPS
 from gpuprof._analysis.usage import FAULT, busy
 from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
@@ -50,9 +51,8 @@ _LEAST_LEFT_OUT = 0.2
 """How long the steps that are left out must take, relative to those that count, to be said."""
 _MOST_PLACES = 4
 """Places to tell in which processes were when a run was ended that may have hung."""
-_LEAST_QUIET, _MUCH_LONGER = 20.0, 3
-"""Seconds without an end of a scope or step, and how many times the slowest step they must last,
-for a running job to be said to stand still."""
+_MUCH_LONGER = 3
+"""How many times the slowest step nothing must have ended for a job to be said to stand still."""
 _LEAST_SHARE = 0.005
 """The shortest part of a path to print, as a share of the step: a shorter one would have 0 %."""
 _LARGE_TRANSFER = 2**20
@@ -543,18 +543,19 @@ def _state(name: str, about: Run | Explanation, longest: float = 0.0) -> str:
         longest: seconds of the slowest step.
     """
     silence = ""
-    if about.quiet > max(_LEAST_QUIET, _MUCH_LONGER * longest):
+    if about.quiet > max(LEAST_QUIET, _MUCH_LONGER * longest):
         silence = (
             f"In its last {about.quiet:.0f} s, nothing ended in any process: it may have hung."
         )
         places = last_places(about) if isinstance(about, Run) else about.last_places
         if places:
             at = [_last(*each) for each in places]
-            more = f"; {len(at) - _MOST_PLACES} more elsewhere" if len(at) > _MOST_PLACES else ""
+            left = sum(len(workers) for _, workers in places[_MOST_PLACES:])
+            more = f"; {left} more {'is' if left == 1 else 'are'} elsewhere" if left else ""
             silence += f" Meanwhile {'; '.join(at[:_MOST_PLACES])}{more}."
     stacks_now = f"`gpuprof stacks {name}` shows what its processes do now"
     running = f"It has not ended: this is what it has recorded so far. {stacks_now}."
-    if about.quiet > max(_LEAST_QUIET, _MUCH_LONGER * longest):
+    if about.quiet > max(LEAST_QUIET, _MUCH_LONGER * longest):
         stall = f"The watchdog's last report: {about.stall}. " if about.stall else ""
         running = (
             f"It has not ended, and nothing has ended in any process for {about.quiet:.0f} s: "
@@ -910,17 +911,20 @@ def _where_it_went(run: Run) -> list[str]:
 def _longest_wait(process: Process) -> str:
     """In which scope a process waits longest, and for which share of its time, if that is much."""
     spans = process.ledger.spans
+    if not len(spans):
+        return ""
+    spans = spans[spans["track"] == np.bincount(spans["track"]).argmax()]
     times: Counter[str] = Counter()
     for place, start, end in zip(
         *(spans[name].tolist() for name in ("place", "start", "end")), strict=True
     ):
         about = process.ledger.places[place]
-        if about.waits_for is not None:
+        if about.waits_for is not None and (about.around is None or not about.around.waits_for):
             times[about.key] += end - start
-    whole = int(spans["end"].max() - spans["start"].min()) if len(spans) else 0
+    whole = int(spans["end"].max() - spans["start"].min())
     for scope, time in times.most_common(1):
-        if time >= _LEAST_WAIT * whole:
-            return f"; it waits in {scope} for {percentage(time / whole)} of it"
+        if whole and time >= _LEAST_WAIT * whole:
+            return f"; it waits in {scope} for {percentage(min(1.0, time / whole))} of it"
     return ""
 
 
