@@ -492,7 +492,7 @@ class Explainer:
         quarter = len(record.sampled) // 4
         early, late = slice(quarter), slice(len(record.sampled) - quarter, None)
         if row is not None:
-            since = np.searchsorted(record.sampled, record.usual[row])
+            since = int(np.searchsorted(record.sampled, record.usual[row]))
             early, late = slice(since), slice(since, None)
         length = float(np.mean([run.steps[position].duration for position in record.sampled]))
         times: dict[tuple[str, int], Floats] = {}

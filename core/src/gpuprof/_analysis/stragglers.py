@@ -1127,7 +1127,8 @@ def _chance_of_parts(values: Floats, parts: Sequence[tuple[int, int]], shift: fl
     share = odds.independent_share(left)
     within, without = (math.ceil(rows.sum() * share) for rows in (is_within, ~is_within))
     # of integers, as a long run has more ways than fit into a float
-    return len(values) ** (2 * len(parts)) / math.comb(within + without, within)
+    ways: int = len(values) ** (2 * len(parts))
+    return ways / math.comb(within + without, within)
 
 
 def _highest_parts(levels: Floats) -> list[tuple[int, int]]:
