@@ -434,6 +434,8 @@ def test_a_run_without_steps_has_the_longest_wait_of_each_group(tmp_path: Path) 
         ledger = SimulatedLedger(name)
         ledger.span("queue.get", 0, waits * MS, waits_for="*")
         ledger.span("work", waits * MS, 1000 * MS)
+        for track in (2, 3, 4):  # its other threads wait all the time
+            ledger.span("queue.get", 0, 1000 * MS, track=track, waits_for="*")
         write_stacks(ledger.write(tmp_path), [([MAIN, BATCH], 1, 0, 100, 0, 1000 * MS)])
     with pytest.raises(ConfigError) as caught:
         answer(tmp_path)

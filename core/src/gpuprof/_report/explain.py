@@ -238,7 +238,6 @@ def waits(answer: Explanation) -> str:
 
 def helps(answer: Explanation) -> str:
     """What would help."""
-    lines = dict(zip(map(id, answer.findings), answer.extra, strict=True))
     causes = [finding for finding in answer.findings if finding.cause not in ("once", "leak")]
     for finding in causes:
         if finding.saves is not None and finding.saves >= _LEAST_SAVED:
@@ -250,7 +249,8 @@ def helps(answer: Explanation) -> str:
             if finding.cause == "garbage collection":  # no sample is taken in it, but one after it
                 lead = ""
             lead = _second(finding, causes) or lead
-            clause = what_if(finding, _of_users(lines[id(finding)]))
+            line = answer.extra[answer.findings.index(finding)]
+            clause = what_if(finding, _of_users(line))
             return clause + doubt + (f"; {lead}" if lead else "")
     if not answer.confidence.enough:
         about_it = (c for c in causes if answer.confidence.worker in c.workers)
