@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gpuprof._analysis import causes, reading, stragglers
+from gpuprof._analysis import causes, levels, reading, stragglers
 from gpuprof._analysis.explain import Explanation
 from gpuprof._analysis.loop import Loop
 from gpuprof._analysis.run import OUTSIDE
@@ -884,8 +884,8 @@ def test_a_change_in_a_long_run_is_found() -> None:
     """There are more ways for it than fit into a float."""
     random = np.random.default_rng(0)
     values = random.normal(0, 0.1, 3000) + (np.arange(3000) >= 2000)
-    assert 2000 == stragglers.higher_since(values)
-    assert stragglers.higher_since(random.normal(0, 0.1, 3000)) is None
+    assert 2000 == levels.higher_since(values)
+    assert levels.higher_since(random.normal(0, 0.1, 3000)) is None
 
 
 def test_steps_that_are_longer_from_one_on_are_said_with_its_number(tmp_path: Path) -> None:

@@ -18,13 +18,12 @@ from typing import Any, Literal
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from gpuprof._analysis import stragglers
+from gpuprof._analysis import arrivals, comparable, stragglers
 from gpuprof._analysis.loop import BETWEEN_STEPS, EXPLAINED, NAMES, Loop
 from gpuprof._analysis.occasions import Occasion, Occasions
 from gpuprof._analysis.path import CALLS, Call, Clocks, Factors, Kind
-from gpuprof._analysis.run import OUTSIDE, Process, Run, waited
+from gpuprof._analysis.run import OUTSIDE, Floats, Process, Run, waited
 from gpuprof._analysis.samples import TRAINED
 from gpuprof._analysis.scopes import sizes
 from gpuprof._analysis.stays import OfSamples, Stays
@@ -43,8 +42,6 @@ from gpuprof._analysis.waits import READS_DEVICE
 from gpuprof._session.instruments.coroutines import LIMITS, SLEEP
 from gpuprof._session.instruments.loaders import LOADER
 from gpuprof._session.instruments.threads import THREAD
-
-Floats = NDArray[np.float64]
 
 Name = Literal[
     "rank", "node", "late start", "pauses", "garbage collection", "driver", "data",
@@ -95,7 +92,7 @@ _NEARLY_ALL = 0.7
 _CONTRADICTED = 0.25
 """Share of what a cause costs that it must save, where the path does not tell who waits for whom,
 for the saving to be believed."""
-_LEAST_SHARE = stragglers.LEAST_SHARE
+_LEAST_SHARE = comparable.LEAST_SHARE
 _MOST_OF_IT = 0.5
 """Share of a rank's excess that the garbage collector, pauses or waiting for a processor must make
 up to explain the rank."""
@@ -401,8 +398,8 @@ def bottleneck(record: Record, unknown: Unknown, findings: Sequence[Finding]) ->
     if place != OUTSIDE and _take_turns(record.run, place, processes):
         at_once = float((times.sum(axis=1) - times.max(axis=1)).sum()) / record.loop
         return attrs.evolve(found, facts=attrs.evolve(found.facts, at_once=at_once))
-    ranks = list(stragglers.members(record.run, found.group).values())
-    if record.lack or not stragglers.is_steady(record.run, place, ranks):
+    ranks = list(comparable.members(record.run, found.group).values())
+    if record.lack or not comparable.is_steady(record.run, place, ranks):
         return found
     last = np.bincount(times.argmax(axis=1))
     # one of them may well be slow; of a group whose ranks stay away, nobody knows the mean
@@ -588,9 +585,9 @@ def peers_median(record: Record, suspect: Suspect) -> Factors:
     own_sum, median_sum = np.zeros(len(run.steps)), np.zeros(len(run.steps))
     groups = {(run.processes[number].group, place) for number, place in suspect.activities}
     for group, place in sorted(groups):
-        ranks = list(stragglers.members(run, group).values())
+        ranks = list(comparable.members(run, group).values())
         mine = np.array([rank[0].number in suspects for rank in ranks])
-        times = stragglers.pace(run, place, ranks)
+        times = comparable.pace(run, place, ranks)
         if mine.all():
             alone += [(rank[0].number, place) for rank in ranks if times.any()]
             continue
@@ -605,7 +602,7 @@ def peers_median(record: Record, suspect: Suspect) -> Factors:
             shorter[:, mine] *= 1 - _slowness(times[:, mine], median, run.usual)
         own_sum += times[:, mine].sum(axis=1)
         median_sum += shorter[:, mine].sum(axis=1)
-        calls = stragglers.shared_calls(run, place, ranks, mine)
+        calls = comparable.shared_calls(run, place, ranks, mine)
         if calls is None:
             ratios = _ratios(shorter, times)
         else:
@@ -723,7 +720,7 @@ def _times_and_mean(
     record: Record, place: int, processes: Sequence[Process]
 ) -> tuple[Floats, Floats]:
     """Nanoseconds in a place by step and process, and by step the mean of the nonzero ones."""
-    times = stragglers.own_time(record.run, place, [[process] for process in processes])
+    times = comparable.own_time(record.run, place, [[process] for process in processes])
     return times, times.sum(axis=1) / (times > 0).sum(axis=1).clip(1)
 
 
@@ -793,7 +790,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         for number in numbers
         for place in (
             *dict.fromkeys(run.processes[number].places[1:].tolist()),
-            *stragglers.outside(run, run.processes[number].group),
+            *comparable.outside(run, run.processes[number].group),
         )
     ]
     excess: dict[Activity, Floats] = {}
@@ -817,7 +814,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         "half": is_half,
         "starved": difference >= STARVED,
         "outside": straggler.place == OUTSIDE
-        and not (straggler.awaited or stragglers.works_outside(run, numbers)),
+        and not (straggler.awaited or comparable.works_outside(run, numbers)),
     }
     doubt: Doubt = next((why for why, applies in doubts.items() if applies), "")
     return Suspect(
@@ -862,9 +859,9 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
 def _first(record: Record, straggler: Straggler) -> str:
     """The scope that a late rank begins its steps with; empty if others call it."""
     process = record.run.processes[straggler.processes[0]]
-    if straggler.place != BEFORE or not stragglers.outside(record.run, process.group):
+    if straggler.place != BEFORE or not comparable.outside(record.run, process.group):
         return ""
-    place = stragglers.first_place(record.run, process)
+    place = arrivals.first_place(record.run, process)
     return "" if place is None else record.name(place)
 
 
@@ -901,7 +898,7 @@ def another_part(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     """Ranks that are slow or have another part in the job, which may be spread evenly."""
     for straggler, suspect in _of_another_part(record):
         group, place = straggler.group, straggler.place
-        places = stragglers.common_places(record.run, group) if place == ALL else [place]
+        places = comparable.common_places(record.run, group) if place == ALL else [place]
         yield attrs.evolve(suspect, activities=_of_group(record, group, places))
 
 
@@ -939,7 +936,7 @@ def by_turns(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
     run = record.run
     known = {(finding.group, finding.scope) for finding in findings}
     for group in run.groups:
-        for place in stragglers.common_places(run, group):
+        for place in comparable.common_places(run, group):
             is_new = known.isdisjoint({(group, record.name(place)), (group, NAMES[ALL])})
             if is_new and stragglers.imbalanced(run, group, place):
                 activities = _of_group(record, group, [place])
@@ -961,7 +958,7 @@ def by_turns(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
 
 
 def _of_group(record: Record, group: str, places: Sequence[int]) -> list[Activity]:
-    ranks = stragglers.members(record.run, group).values()
+    ranks = comparable.members(record.run, group).values()
     return [(process.number, place) for place in places for process in chain.from_iterable(ranks)]
 
 
@@ -979,7 +976,7 @@ def _others_waited(record: Record, straggler: Straggler) -> float:
     if straggler.kind == "node":
         return 0.0
     run = record.run
-    members = chain.from_iterable(stragglers.members(run, straggler.group).values())
+    members = chain.from_iterable(comparable.members(run, straggler.group).values())
     peers = [process for process in members if process.number not in straggler.processes]
     if not peers:
         return 0.0
@@ -1025,7 +1022,7 @@ def collections(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     by_place = {place: run.matrix("collecting", place, run.processes) for place in places}
     outside = np.zeros((len(run.steps), len(run.processes)))
     for group, members in run.groups.items():
-        if stragglers.outside(run, group):  # else it may wait there for the next call
+        if comparable.outside(run, group):  # else it may wait there for the next call
             numbers = [process.number for process in members]
             outside[:, numbers] = run.matrix("collecting", OUTSIDE, members)
     by_place[OUTSIDE] = outside
@@ -1304,7 +1301,7 @@ def handed_over(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect
             by_group[group] = by_group.get(group, 0.0) + float(share.mean())
     alike: set[str] = set()
     if sum(by_group.values()) >= _LARGE:
-        usual = stragglers.usual_delays(run, by_group)
+        usual = arrivals.usual_delays(run, by_group)
         alike = {
             group
             for group, share in by_group.items()

@@ -12,11 +12,20 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from gpuprof._analysis import causes, rollouts, stacks, stragglers
-from gpuprof._analysis.causes import Finding, Floats, Record, Unknown
+from gpuprof._analysis import causes, comparable, levels, rollouts, stacks
+from gpuprof._analysis.causes import Finding, Record, Unknown
 from gpuprof._analysis.loop import EXPLAINED
 from gpuprof._analysis.path import CALLS, Kind
-from gpuprof._analysis.run import OUTSIDE, Collective, Process, Run, by_name, imbalance, of_ranks
+from gpuprof._analysis.run import (
+    OUTSIDE,
+    Collective,
+    Floats,
+    Process,
+    Run,
+    by_name,
+    imbalance,
+    of_ranks,
+)
 from gpuprof._analysis.samples import Attribute, summarized
 from gpuprof._analysis.scopes import spreads
 from gpuprof._analysis.usage import Usage
@@ -465,7 +474,7 @@ class Explainer:
         if quarter < _LEAST_IN_QUARTER:
             return None
         for direction in (1, -1):
-            row = stragglers.higher_since(direction * np.log(durations.clip(1)))
+            row = levels.higher_since(direction * np.log(durations.clip(1)))
             if row is not None:
                 before, after = float(np.median(durations[:row])), float(np.median(durations[row:]))
                 if max(before, after) >= _TREND * min(before, after):
@@ -527,7 +536,7 @@ class Explainer:
             )
             for occasion in record.occasions.rare
             if occasion.is_kind(record) and occasion.places[0] != OUTSIDE
-            if (share := self._on_path(occasion.places)) >= stragglers.LEAST_SHARE
+            if (share := self._on_path(occasion.places)) >= comparable.LEAST_SHARE
         ]
 
     def _on_path(self, places: Sequence[int]) -> float:

@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuprof._analysis.path import Clocks, Factors, Graph, Kind, Stretch, Window
-from gpuprof._analysis.run import OUTSIDE, Run
+from gpuprof._analysis.run import OUTSIDE, Floats, Run
 from gpuprof._analysis.stragglers import ALL, BEFORE
-
-Floats = NDArray[np.float64]
 
 NAMES = {
     OUTSIDE: "(outside any scope)",

@@ -9,13 +9,12 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuprof._analysis import odds, stragglers
+from gpuprof._analysis import comparable, odds
 from gpuprof._analysis.loop import Loop
-from gpuprof._analysis.run import OUTSIDE, Run
+from gpuprof._analysis.run import OUTSIDE, Floats, Run
 from gpuprof._analysis.waits import DATA
 
 Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _SLOW = 1.5
 """How many times the median a step must take to be slow."""
@@ -151,7 +150,7 @@ class Occasions:
         codes = codes[2 * steps > len(record.usual)]
         few = np.zeros(len(run.places) + 1, bool)
         for name in run.groups:
-            group = list(chain.from_iterable(stragglers.members(run, name).values()))
+            group = list(chain.from_iterable(comparable.members(run, name).values()))
             if len(group) < 2:
                 continue
             numbers = np.array([process.number for process in group])
@@ -161,7 +160,7 @@ class Occasions:
             for place in np.flatnonzero((counts > 0) & (2 * counts <= len(group))).tolist():
                 has = np.isin(numbers, codes[mine & (codes // size == place)] % size)
                 gain = (work[:, has].max(axis=1) - work[:, ~has].max(axis=1)).clip(0).mean()
-                few[place] = gain >= stragglers.LEAST_SHARE * record.mean
+                few[place] = gain >= comparable.LEAST_SHARE * record.mean
         return few
 
     def _paused(self) -> list[Occasion]:
@@ -171,7 +170,7 @@ class Occasions:
         """
         record, (rows, processes, places, own) = self._record, self._worked
         durations, run = record.durations, record.run
-        if len(durations) < stragglers.LEAST_STEPS or not run.places:
+        if len(durations) < odds.LEAST_STEPS or not run.places:
             return []
         spread = 1.4826 * float(np.median(np.abs(durations - record.median)))
         slow = durations > max(_SLOW * record.median, record.median + 5 * spread)
@@ -225,7 +224,7 @@ class Occasions:
         np.maximum.at(longest, (code, rows), own)
         longer = (longest - np.median(longest, axis=1, keepdims=True)).clip(0)
         occasions = []
-        for number in np.flatnonzero(longer.sum(axis=1) >= stragglers.LEAST_SHARE * record.loop):
+        for number in np.flatnonzero(longer.sum(axis=1) >= comparable.LEAST_SHARE * record.loop):
             at = _periodic(longest[number], len(codes))
             at = _clustered(longest[number]) if at is None else at
             place = int(codes[number]) % width
@@ -242,7 +241,7 @@ class Occasions:
                     by_process[process] = np.zeros(len(run.steps))
                     by_process[process][np.array(record.usual)[at]] = excess
             occasion = self._pause(by_process, place)
-            if occasion.cost >= stragglers.LEAST_SHARE * record.loop:
+            if occasion.cost >= comparable.LEAST_SHARE * record.loop:
                 occasions.append(occasion)
         # a scope and the scope around it share their slow steps: keep the one that costs most
         occasions.sort(key=lambda occasion: -occasion.cost)
@@ -258,8 +257,8 @@ class Occasions:
         group, place = divmod(int(code), len(run.places) + 1)
         if names[group] not in run.groups or place == len(run.places):
             return False
-        ranks = list(stragglers.members(run, names[group]).values())
-        return len(ranks) > 1 and not stragglers.is_steady(run, place, ranks)
+        ranks = list(comparable.members(run, names[group]).values())
+        return len(ranks) > 1 and not comparable.is_steady(run, place, ranks)
 
     def _pause(self, more: Mapping[int, Floats], place: int) -> Occasion:
         """A pause of some processes at a place, as `_worked` numbers it."""

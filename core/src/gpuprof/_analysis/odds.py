@@ -8,6 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+CERTAIN = 0.01
+"""The corrected probability of chance below which something is said."""
+LEAST_STEPS = 8
+"""Steps below which nothing tells chance from a cause."""
 _NONE = 1e-12
 """The largest correlation that is 0 but for rounding."""
 

@@ -13,11 +13,8 @@ from __future__ import annotations
 import attrs
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
-from gpuprof._analysis.run import of_others
-
-Floats = NDArray[np.float64]
+from gpuprof._analysis.run import Floats, of_others
 
 _SPANS = (3, 4, 6, 9, 13, 18, 24)
 """Numbers of steps that may be enough."""

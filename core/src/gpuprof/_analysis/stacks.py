@@ -21,10 +21,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuprof._analysis import stragglers
+from gpuprof._analysis import comparable
 from gpuprof._analysis.causes import Finding
 from gpuprof._analysis.loop import BETWEEN_CALLS, BETWEEN_STEPS, NAMES, Loop
-from gpuprof._analysis.run import OUTSIDE, Process, Run, rows_of
+from gpuprof._analysis.run import OUTSIDE, Floats, Process, Run, rows_of
 from gpuprof._analysis.stragglers import ALL
 from gpuprof._artifacts import stacks as artifacts
 from gpuprof._artifacts.ledger import Ledger
@@ -34,7 +34,6 @@ from gpuprof._session.stacks import LIBRARY
 from gpuprof.errors import OutputError
 
 Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Kind = Literal["extra", "most"]
 Frame = tuple[Function, int]
 Stack = tuple[Frame, ...]
@@ -271,7 +270,7 @@ class Code:
 
     def extra(self, worker: str, group: str, scope: str) -> Line | None:
         """The line that makes a rank slower in a place than the other ranks of its group."""
-        ranks = stragglers.members(self._run, group)
+        ranks = comparable.members(self._run, group)
         mine, others = ranks.pop(worker, []), list(ranks.values())
         if not mine or not others:
             return None

@@ -14,9 +14,8 @@ from gpuprof._analysis.samples import GENERATE, LASTING, TRAINED, Samples
 
 if TYPE_CHECKING:
     from gpuprof._analysis.path import Clocks
-    from gpuprof._analysis.run import Run
+    from gpuprof._analysis.run import Floats, Run
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _LEAST_SHARED = 0.1

@@ -14,11 +14,11 @@ from collections.abc import Collection, Sequence
 import attrs
 import numpy as np
 
-from gpuprof._analysis import onset, stragglers
+from gpuprof._analysis import comparable, onset, stragglers
 from gpuprof._analysis.live import written
 from gpuprof._analysis.onset import OFTEN, TO_NORMAL
-from gpuprof._analysis.run import Run
-from gpuprof._analysis.stragglers import ALL, Floats, Straggler
+from gpuprof._analysis.run import Floats, Run
+from gpuprof._analysis.stragglers import ALL, Straggler
 
 STEPS, SECONDS = 128, 8.0
 """How many of the last steps to look at, or those of so many seconds if there are more."""
@@ -112,7 +112,7 @@ def _last(run: Run, positions: Sequence[int], least: int) -> Sequence[int]:
 
 def _became_slow(run: Run, group: str, known: Collection[str]) -> Straggler | None:
     """The rank of a group that became slow, and the steps that show it."""
-    workers, by_place = stragglers.members(run, group), stragglers.steady_work(run, group)
+    workers, by_place = comparable.members(run, group), comparable.steady_work(run, group)
     columns = [column for column, name in enumerate(workers) if name not in known]
     if not by_place or len(columns) < 2:
         return None
@@ -145,7 +145,7 @@ def _is_slow(run: Run, straggler: Straggler, step: float) -> bool:
     leads = np.log(straggler.own.clip(1) / straggler.most.clip(1))
     lead = float(np.median(leads))
     spread = TO_NORMAL * float(np.median(np.abs(leads - lead)))
-    others = len(stragglers.members(run, straggler.group)) - 1
+    others = len(comparable.members(run, straggler.group)) - 1
     least = 1.0 if straggler.steps < _FEW else OFTEN
     # of half of the ranks, nobody knows which half is slow
     are_few = len(straggler.names) == 1 or 2 * len(straggler.names) <= others
@@ -160,9 +160,9 @@ def _is_slow(run: Run, straggler: Straggler, step: float) -> bool:
 
 
 def _described(run: Run, straggler: Straggler) -> Suspect:
-    ranks = stragglers.members(run, straggler.group)
+    ranks = comparable.members(run, straggler.group)
     work = dict(
-        zip(ranks, stragglers.shared_work(run, straggler.group)[run.usual].mean(0), strict=True)
+        zip(ranks, comparable.shared_work(run, straggler.group)[run.usual].mean(0), strict=True)
     )
     slow = {run.processes[number].name for number in straggler.processes}
     worker = max(slow & ranks.keys(), key=work.__getitem__)

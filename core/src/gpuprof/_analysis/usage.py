@@ -13,11 +13,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from gpuprof._analysis.run import Process, Run, thread_times, time_at, working_track
+from gpuprof._analysis.run import Floats, Process, Run, thread_times, time_at, working_track
 from gpuprof._artifacts.ledger import Ledger
 from gpuprof._session.cards import FOUND
-
-Floats = NDArray[np.float64]
 
 BUSY = 0.1
 """A machine counts as busy if processes wait for a processor for this share of their time."""

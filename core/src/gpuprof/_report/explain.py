@@ -19,11 +19,11 @@ from gpuprof._analysis import reading
 from gpuprof._analysis.causes import OF_A_WORKER, Finding
 from gpuprof._analysis.explain import Explainer, Explanation, KindOfStep, Share, Trend
 from gpuprof._analysis.explain import Path as CriticalPath
+from gpuprof._analysis.odds import LEAST_STEPS
 from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Process, Run
 from gpuprof._analysis.samples import Attribute
 from gpuprof._analysis.stacks import LEAST_QUIET, Line, Place, busiest, last_places
-from gpuprof._analysis.stragglers import LEAST_STEPS
 from gpuprof._analysis.usage import FAULT, busy
 from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
 from gpuprof._artifacts.early_ends import listed, sentences

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from gpuprof._analysis import stragglers
+from gpuprof._analysis import comparable
 from gpuprof._analysis.causes import Finding
 from gpuprof._analysis.loop import NAMES, Loop
 from gpuprof._analysis.run import OUTSIDE, Process
@@ -52,7 +52,7 @@ def flames(loop: Loop, findings: Sequence[Finding]) -> list[Flame]:
     slow = {(finding.group, finding.worker) for finding in findings if finding.cause in COMPARED}
     first, more = [], []
     for group in loop.run.groups:
-        ranks = [rank[-1] for rank in stragglers.members(loop.run, group).values()]
+        ranks = [rank[-1] for rank in comparable.members(loop.run, group).values()]
         trees = _trees(code, _spread(ranks, MOST_PROCESSES))
         mean = {path: total / len(trees) for path, total in _sum(trees.values()).items()}
         slow_ranks = [rank for rank in ranks if (group, rank.name) in slow]

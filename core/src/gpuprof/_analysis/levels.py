@@ -1,0 +1,98 @@
+"""Parts of a run in which values are higher than in the rest of it, each as if of two levels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpuprof._analysis import odds
+from gpuprof._analysis.run import Floats
+
+LARGEST_PART = 0.75
+"""The largest share of the rows that are in such parts."""
+_MOST_PARTS = 4
+"""Parts in a run: of more, it takes fewer words to call them pauses."""
+_APART = 0.9
+"""Share of the rows in parts that must be nearer to the higher level, and share of the others that
+must be nearer to the lower one."""
+
+
+def chance_of(values: Floats, parts: Sequence[tuple[int, int]], rise: float) -> float:
+    """The probability that some values are higher in parts of them by chance, by Bonferroni.
+
+    It is 1 if they are not apart, or nearer to a line than to two levels.
+    """
+    is_within, at = rows_within(parts, len(values)), np.arange(len(values))
+    if not 0 < is_within.mean() <= LARGEST_PART:
+        return 1.0
+    usually = np.median(values[~is_within])
+    is_high = values > usually + rise / 2
+    left = values - np.where(is_within, np.median(values[is_within]), usually)
+    from_line = values - np.polyval(np.polyfit(at, values, 1), at)
+    apart = min(is_high[is_within].mean(), 1 - is_high[~is_within].mean())
+    if apart < _APART or left @ left > from_line @ from_line:
+        return 1.0
+    share = odds.independent_share(left)
+    within, without = (math.ceil(rows.sum() * share) for rows in (is_within, ~is_within))
+    # of integers, as a long run has more ways than fit into a float
+    ways: int = len(values) ** (2 * len(parts))
+    return ways / math.comb(within + without, within)
+
+
+def highest_parts(levels: Floats) -> list[tuple[int, int]]:
+    """The first and the last row of the part in which each column is high, if it has two levels.
+
+    It is the part with the largest sum above the middle of both.
+    """
+    low, high = np.quantile(levels, (0.1, 0.9), axis=0)
+    return _largest_sums(levels - (low + high) / 2)
+
+
+def higher_since(values: Floats) -> int | None:
+    """The row from which values are higher than before, to the last one; ``None`` if they are not.
+
+    That is, by two levels, and not by chance.
+    """
+    parts = high_parts(values)
+    if len(parts) != 1 or parts[0][1] < len(values) - 1 or parts[0][0] < odds.LEAST_STEPS:
+        return None
+    rise = rise_of(values, rows_within(parts, len(values)))
+    return parts[0][0] if chance_of(values, parts, rise) < odds.CERTAIN else None
+
+
+def high_parts(values: Floats) -> tuple[tuple[int, int], ...]:
+    """The first and the last row of each long part in which values are high, in order."""
+    low, high = np.quantile(values, (0.1, 0.9))
+    above = (values - (low + high) / 2)[:, None]
+    parts: list[tuple[int, int]] = []
+    while len(parts) < _MOST_PARTS:
+        ((first, last),) = _largest_sums(above)
+        if last - first + 1 < odds.LEAST_STEPS:
+            break
+        parts.append((first, last))
+        above[first : last + 1] = -np.abs(above).max()
+    return tuple(sorted(parts))
+
+
+def _largest_sums(values: Floats) -> list[tuple[int, int]]:
+    """The first and the last row of the part with the largest sum, of each column."""
+    sums = np.zeros((len(values) + 1, values.shape[1]))
+    np.cumsum(values, axis=0, out=sums[1:])
+    ends = (sums - np.minimum.accumulate(sums, axis=0)).argmax(axis=0).tolist()
+    return [(int(sums[: end + 1, column].argmin()), end - 1) for column, end in enumerate(ends)]
+
+
+def rise_of(values: Floats, is_within: NDArray[np.bool_]) -> float:
+    """By how much the values in a part are higher than the others."""
+    return float(np.median(values[is_within]) - np.median(values[~is_within]))
+
+
+def rows_within(parts: Sequence[tuple[int, int]], count: int) -> NDArray[np.bool_]:
+    """Which of so many rows are in parts of them."""
+    is_within = np.zeros(count, bool)
+    for first, last in parts:
+        is_within[first : last + 1] = True
+    return is_within
