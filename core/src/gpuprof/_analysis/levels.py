@@ -59,8 +59,8 @@ def higher_since(values: Floats) -> int | None:
     parts = high_parts(values)
     if len(parts) != 1 or parts[0][1] < len(values) - 1 or parts[0][0] < odds.LEAST_STEPS:
         return None
-    rise = rise_of(values, rows_within(parts, len(values)))
-    return parts[0][0] if chance_of(values, parts, rise) < odds.CERTAIN else None
+    (rise,) = rises_of(values[:, None], rows_within(parts, len(values))[:, None])
+    return parts[0][0] if chance_of(values, parts, float(rise)) < odds.CERTAIN else None
 
 
 def high_parts(values: Floats) -> tuple[tuple[int, int], ...]:
@@ -85,9 +85,18 @@ def _largest_sums(values: Floats) -> list[tuple[int, int]]:
     return [(int(sums[: end + 1, column].argmin()), end - 1) for column, end in enumerate(ends)]
 
 
-def rise_of(values: Floats, is_within: NDArray[np.bool_]) -> float:
-    """By how much the values in a part are higher than the others."""
-    return float(np.median(values[is_within]) - np.median(values[~is_within]))
+def rises_of(values: Floats, is_within: NDArray[np.bool_]) -> Floats:
+    """By how much the median of each column is higher in a part of its rows than in the others."""
+    rises: Floats = _medians(values, is_within) - _medians(values, ~is_within)
+    return rises
+
+
+def _medians(values: Floats, chosen: NDArray[np.bool_]) -> Floats:
+    """The median of the chosen rows of each column, of which there is at least one."""
+    in_order = np.sort(np.where(chosen, values, np.inf), axis=0)
+    counts, columns = chosen.sum(axis=0), np.arange(values.shape[1])
+    medians: Floats = (in_order[(counts - 1) // 2, columns] + in_order[counts // 2, columns]) / 2
+    return medians
 
 
 def rows_within(parts: Sequence[tuple[int, int]], count: int) -> NDArray[np.bool_]:

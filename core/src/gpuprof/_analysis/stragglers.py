@@ -670,25 +670,26 @@ class _Compared:
         ratios = kind == "drift"
         excess = np.log(times.clip(1) / others.clip(1)) if ratios else times - others
         absolute = np.log(times.clip(1)) if ratios else times
+        parts = levels.highest_parts(excess)
+        within = np.stack([levels.rows_within([part], steps) for part in parts], axis=1)
+        lengths = within.sum(axis=0)
+        long = (lengths >= odds.LEAST_STEPS) & (lengths <= levels.LARGEST_PART * steps)
         rises = np.zeros(count)
-        for column, part in enumerate(levels.highest_parts(excess)):
-            is_within = levels.rows_within([part], steps)
-            if odds.LEAST_STEPS <= is_within.sum() <= levels.LARGEST_PART * steps:
-                rises[column] = levels.rise_of(excess[:, column], is_within)
-                if count < _PEERS:  # another one may have been faster meanwhile
-                    itself = levels.rise_of(absolute[:, column], is_within)
-                    rises[column] = min(rises[column], itself)
+        rises[long] = levels.rises_of(excess[:, long], within[:, long])
+        if count < _PEERS:  # another one may have been faster meanwhile
+            itself = levels.rises_of(absolute[:, long], within[:, long])
+            rises[long] = np.minimum(rises[long], itself)
         usual = float(np.sort(rises)[(count - 1) // 2])
         least = max(2 * usual, math.log(_DRIFT) if ratios else 0.0)
         found = []
         second, first = np.partition(times, -2, axis=1)[:, -2:].T
         for column in np.flatnonzero(rises > least).tolist():
-            parts = levels.high_parts(excess[:, column])
-            chance = count * levels.chance_of(excess[:, column], parts, rises[column])
+            its_parts = levels.high_parts(excess[:, column])
+            chance = count * levels.chance_of(excess[:, column], its_parts, rises[column])
             if chance < 1:
                 most = np.where(times.argmax(axis=1) == column, second, first)
                 own, usually = times[:, column], others[:, column]
-                found.append(self._suspicion(kind, [column], chance, own, usually, most, parts))
+                found.append(self._suspicion(kind, [column], chance, own, usually, most, its_parts))
         return found
 
 
