@@ -21,7 +21,7 @@ from gpuprof._session import stacks as writer
 from gpuprof._session.ledger import LedgerWriter, make_header
 from gpuprof._session.stacks import Sampler
 from gpuprof._shim.row import VARIABLE, encode
-from gpuprof_timing import Timing
+from gpuprof_timing import Timing, compiled
 from gpuprof_timing.recording import CAN_SAMPLE
 from support.manual_clock import Clock
 from support.recorder import Recorder
@@ -314,6 +314,31 @@ def test_a_place_that_gives_up_the_gil_has_as_many_samples_as_time() -> None:
     sampler.end()
     assert sampled["copy"] < 0.3 * sampled.total()
     wait_until(lambda: sys.getswitchinterval() == usual, "the job's switch interval")
+
+
+@pytest.mark.skipif(not compiled, reason="Python does not tell how long a thread waits for the GIL")
+def test_c_code_that_keeps_the_gil_has_samples() -> None:
+    """Though the sampler gets the GIL only after it, and would mostly see what follows."""
+    sampled: Counter[str] = Counter()
+    thread, numbers = threading.get_ident(), range(2_000_000)
+
+    class Recording(Sampler):
+        def _sample(self) -> None:
+            sampled[sys._current_frames()[thread].f_code.co_name] += 1
+
+    def add_up() -> None:  # some 30 ms
+        sum(numbers)
+
+    def wait() -> None:
+        time.sleep(0.006)
+
+    sampler = Recording(50, time.monotonic_ns, pytest.fail)
+    sampler.begin()
+    while sampled.total() < 100:
+        add_up()
+        wait()
+    sampler.end()
+    assert sampled["add_up"] > 0.6 * sampled.total()
 
 
 def test_a_sample_is_taken_at_its_time_whenever_the_sampler_wakes() -> None:

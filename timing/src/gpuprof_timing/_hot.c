@@ -11,6 +11,7 @@ All of it relies on the global lock: a free-threaded build uses Python instead. 
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <structmember.h>
@@ -2655,6 +2656,85 @@ stacks(PyObject *module, PyObject *arguments)
 }
 #endif
 
+/* `Alarm` of `_stacks.py`, which has the reasons */
+
+typedef struct {
+    PyObject_HEAD
+    PyThread_type_lock quiet; /* held until it rings */
+} Alarm;
+
+static PyObject *
+alarm_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    Alarm *alarm = (Alarm *)type->tp_alloc(type, 0);
+    if (alarm == NULL) {
+        return NULL;
+    }
+    alarm->quiet = PyThread_allocate_lock();
+    if (alarm->quiet == NULL) {
+        Py_DECREF(alarm);
+        return PyErr_NoMemory();
+    }
+    PyThread_acquire_lock(alarm->quiet, WAIT_LOCK);
+    return (PyObject *)alarm;
+}
+
+static void
+alarm_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Alarm *alarm = (Alarm *)self;
+    if (alarm->quiet != NULL) { /* nobody sleeps: the method holds a reference */
+        PyThread_acquire_lock(alarm->quiet, NOWAIT_LOCK);
+        PyThread_release_lock(alarm->quiet);
+        PyThread_free_lock(alarm->quiet);
+    }
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *
+alarm_ring(PyObject *self, PyObject *unused)
+{
+    Alarm *alarm = (Alarm *)self;
+    PyThread_acquire_lock(alarm->quiet, NOWAIT_LOCK); /* it may have rung before */
+    PyThread_release_lock(alarm->quiet);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+alarm_sleep(PyObject *self, PyObject *given)
+{
+    Alarm *alarm = (Alarm *)self;
+    double seconds = PyFloat_AsDouble(given);
+    if (seconds == -1.0 && PyErr_Occurred()) {
+        return NULL;
+    }
+    PyLockStatus rang;
+    int64_t woke;
+    Py_BEGIN_ALLOW_THREADS
+    rang = PyThread_acquire_lock_timed(alarm->quiet, (PY_TIMEOUT_T)(fmax(0, seconds) * 1e6), 0);
+    woke = monotonic();
+    Py_END_ALLOW_THREADS
+    if (rang == PY_LOCK_ACQUIRED) {
+        PyThread_release_lock(alarm->quiet); /* it keeps ringing */
+        Py_RETURN_NONE;
+    }
+    return PyFloat_FromDouble((monotonic() - woke) / 1e9);
+}
+
+static PyMethodDef alarm_methods[] = {
+    {"ring", alarm_ring, METH_NOARGS, NULL}, {"sleep", alarm_sleep, METH_O, NULL}, {NULL},
+};
+static PyType_Slot alarm_slots[] = {
+    {Py_tp_new, alarm_new}, {Py_tp_dealloc, alarm_dealloc}, {Py_tp_methods, alarm_methods},
+    {0, NULL},
+};
+static PyType_Spec alarm_spec = {
+    "gpuprof_timing._hot.Alarm", sizeof(Alarm), 0, Py_TPFLAGS_DEFAULT, alarm_slots,
+};
+static PyTypeObject *alarm_type;
+
 static PyMethodDef functions[] = {
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
     {"stacks", stacks, METH_VARARGS, stacks_doc},
@@ -2764,6 +2844,7 @@ PyInit__hot(void)
         {&followed_type, &followed_spec, "Followed"},
         {&key_of_type, &key_of_spec, "KeyOf"},
         {&linked_calls_type, &linked_calls_spec, "LinkedCalls"},
+        {&alarm_type, &alarm_spec, "Alarm"},
     };
     for (size_t index = 0; index < sizeof(types) / sizeof(*types); index++) {
         *types[index].type = (PyTypeObject *)PyType_FromSpec(types[index].spec);

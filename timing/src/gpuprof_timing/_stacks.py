@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from _thread import allocate_lock
 
 from gpuprof_timing._compiled import hot
 from gpuprof_timing._spans import living
@@ -53,6 +54,35 @@ stacks: Callable[[Mapping[int, object], int], list[tuple[int, int, Sequence[Fram
 Equal stacks have one key while their code objects live. Frames are ``None`` if the key is in the
 mapping `known`; there are at most so many of a thread.
 """
+
+
+class _Alarm:
+    """Lets one thread sleep until it rings.
+
+    A thread that wakes waits for the GIL, and in Python nothing tells for how long.
+    """
+
+    __slots__ = ("_quiet",)
+
+    def __init__(self) -> None:
+        self._quiet = allocate_lock()
+        self._quiet.acquire()
+
+    def ring(self) -> None:
+        """Wake the thread, and let it sleep no more."""
+        if self._quiet.locked():
+            self._quiet.release()
+
+    def sleep(self, seconds: float) -> float | None:
+        """Sleep; returns for how many seconds it then waited for the GIL, ``None`` if it rang."""
+        if self._quiet.acquire(timeout=max(0.0, seconds)):
+            self._quiet.release()
+            return None
+        return 0.0
+
+
+Alarm: type[_Alarm] = getattr(hot, "Alarm", _Alarm)
+"""Lets one thread sleep until it rings. Compiled, it tells how long it waits for the GIL then."""
 
 
 def open_nodes(clock: Callable[[], int]) -> dict[int, Node]:

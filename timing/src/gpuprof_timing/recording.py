@@ -9,7 +9,7 @@ from gpuprof_timing._node import Node, integer, walk
 from gpuprof_timing._parts import Parts
 from gpuprof_timing._reading import DeviceReading
 from gpuprof_timing._spans import ROLES, Folded, Linked, Released, SpanLog, Track, roots, task_track
-from gpuprof_timing._stacks import CAN_SAMPLE, open_nodes, stacks, task_tracks
+from gpuprof_timing._stacks import CAN_SAMPLE, Alarm, open_nodes, stacks, task_tracks
 from gpuprof_timing._timing import TIMING_VARIABLE
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "PURE_VARIABLE",
     "ROLES",
     "TIMING_VARIABLE",
+    "Alarm",
     "DeviceReading",
     "Folded",
     "Linked",

@@ -329,6 +329,7 @@ class Suspect:
         clocks: how the time of whole processes would pass without the cause.
         saves: the share of the run that it costs, if something tells that better than the path.
         known: whether the activities are work, also where the path cannot tell.
+        said: the share of the run that findings about some of these activities save already.
     """
 
     finding: Finding
@@ -340,6 +341,7 @@ class Suspect:
     clocks: Clocks = attrs.field(factory=dict)
     saves: float | None = None
     known: bool = False
+    said: float = 0.0
 
 
 @attrs.frozen
@@ -481,6 +483,7 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) ->
             elif suspect.finding.cause in _SLOW:  # one scope is not what it is about
                 several = attrs.evolve(suspect.finding, scope=NAMES[ALL])
                 suspect = attrs.evolve(suspect, finding=several)
+    in_all, saves = saves, saves - suspect.said
     if unknown and cause.least <= saves < _CONTRADICTED * suspect.finding.share:
         # what seems to take as long beside it may wait for it, unseen
         return _graded(suspect.finding, cause, doubt)
@@ -490,7 +493,7 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) ->
         elif (
             cause.grade == "lasting"
             and not suspect.finding.facts.parts
-            and min(record.in_halves(saves, factors)) < _IN_A_HALF
+            and min(record.in_halves(in_all, factors)) < _IN_A_HALF
         ):
             doubt = "uneven"
     return _graded(attrs.evolve(suspect.finding, saves=saves), cause, doubt)
@@ -1223,6 +1226,8 @@ def on_path(
             if process.group == group and place in process.places
         ]
         whose = [number for number, other in activities if other == place]
+        names = {(run.processes[number].name, record.name(at, number)) for number, at in activities}
+        said = sum(f.saves or 0.0 for f in findings if (f.worker, f.scope) in names)
         yield Suspect(
             finding=_finding(
                 record,
@@ -1244,6 +1249,7 @@ def on_path(
                 functools.partial(_is_at, place),
             ],
             doubt="busy" if record.lack else "",
+            said=said,
         )
 
     return select

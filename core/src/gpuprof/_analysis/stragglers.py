@@ -409,9 +409,18 @@ def are_awaited(run: Run, numbers: Sequence[int], steps: NDArray[np.int64], long
     others = [process.number for process in members_ if process.number not in numbers]
     if not others or not len(steps):
         return False
-    inside = run.meeting[steps]
+    # where ranks meet in some steps only, as with local SGD, they wait there for earlier ones, too
+    meets = (run.meeting[:, others] > 0).all(axis=1)
+    number_of_meeting = np.cumsum(meets) - meets
+    inside = np.zeros((len(run.steps) + 1, len(run.processes)))
+    np.add.at(inside, number_of_meeting, run.meeting)
+    by_meeting = np.bincount(number_of_meeting[steps], longer, len(inside))
+    chosen = np.unique(number_of_meeting[steps])
+    chosen = chosen[chosen < meets.sum()]
     waits = inside[:, others].min(axis=1) - inside[:, list(numbers)].max(axis=1)
-    return bool(np.median(waits) >= _NEARLY_ALL * np.median(longer) > 0)
+    if not len(chosen):
+        return False
+    return bool(np.median(waits[chosen]) >= _NEARLY_ALL * np.median(by_meeting[chosen]) > 0)
 
 
 def _lacks_peers(suspicion: Straggler, parts: Sequence[frozenset[int]]) -> bool:

@@ -21,7 +21,7 @@ from _thread import allocate_lock, get_ident
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 
-from gpuprof_timing.recording import CAN_SAMPLE, Node, open_nodes, stacks, task_tracks
+from gpuprof_timing.recording import CAN_SAMPLE, Alarm, Node, open_nodes, stacks, task_tracks
 
 from gpuprof._session.blocks import BlockFile
 
@@ -104,8 +104,7 @@ class Sampler:
         self._share = rate * _MOST_A_SAMPLE
         self._clock = clock
         self._on_fault = on_fault
-        self._over = allocate_lock()
-        self._over.acquire()
+        self._over = Alarm()
         self._ended = self._faulted = False
         self._lock = allocate_lock()  # the control thread packs; the job's threads never take it
         self._file: BlockFile | None = None
@@ -133,7 +132,7 @@ class Sampler:
         """Stop sampling. The samples taken so far can still be written."""
         if not self._ended:
             self._ended = True
-            self._over.release()
+            self._over.ring()
 
     def sample(self) -> None:
         """Take one sample of all threads."""
@@ -184,8 +183,10 @@ class Sampler:
             # varying waits, so that the samples fall on all parts of a step, whatever its length
             pause = wait * (0.5 + phase)
             at = time.monotonic() + pause
-            until_ready = max(0.0, pause - _READY)
-            if self._over.acquire(timeout=until_ready) or self._let_go(at, phase):
+            waited = self._over.sleep(pause - _READY)
+            # if the GIL was kept beyond that moment, the job is still where it was then
+            was_kept = waited is not None and time.monotonic() - waited < at <= time.monotonic()
+            if waited is None or (not was_kept and self._let_go(at, phase)):
                 return
             try:
                 self.sample()
@@ -213,7 +214,7 @@ class Sampler:
         late = min(usual, _MOST_LATER) * (_TURNS * phase % 1)
         left = at - time.monotonic()
         try:
-            return self._over.acquire(timeout=left if left > 0 else late)
+            return self._over.sleep(left if left > 0 else late) is None
         finally:
             if sys.getswitchinterval() == short:  # the job may have set its own meanwhile
                 sys.setswitchinterval(usual)
