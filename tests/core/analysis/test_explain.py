@@ -1559,6 +1559,106 @@ def test_ranks_that_load_their_data_themselves_are_a_hint(
         assert "num_workers" in said.action
 
 
+def test_what_a_slow_rank_loads_is_not_saved_twice(tmp_path: Path) -> None:
+    """It loads for 60 ms in three of four steps; the others, and it else, for 15 ms in each."""
+    ranks = [SimulatedLedger(f"Rank-{number}") for number in range(3)]
+    begin = 0
+    for step in range(60):
+        slow = step % 4 != 3
+        end = begin + (101 if slow else 57) * MS
+        for number, rank in enumerate(ranks):
+            loaded = begin + (60 if number == 2 and slow else 15 + (step + number) % 2) * MS
+            rank.step(step, begin, end)
+            rank.span("DataLoader.next", begin, loaded, waits_for="nothing")
+            rank.span("forward", loaded, loaded + 40 * MS)
+            rank.span("all_reduce", loaded + 40 * MS, end - 1, waits_for="barrier",
+                      meets=[f"dist:{step}"])  # fmt: skip
+        begin = end
+    straggler, data = explain(reading.read(write_run(tmp_path / "run", ranks))).findings
+    assert ("rank", ["Rank-2"]) == (straggler.cause, straggler.workers)
+    assert pytest.approx(0.36, abs=0.03) == straggler.saves
+    assert "data" == data.cause
+    assert pytest.approx(0.17, abs=0.04) == data.saves
+
+
+def test_synchronisation_is_in_the_scope_that_has_most_of_it_in_all_ranks(tmp_path: Path) -> None:
+    """They are the last to gather by turns; the same one is always the last to scatter."""
+    ranks = [SimulatedLedger(f"Rank-{number}") for number in range(3)]
+    for step in range(30):
+        begin = 100 * step * MS
+        ended = begin + 70 * MS
+        for number, rank in enumerate(ranks):
+            rank.step(step, begin, begin + 100 * MS)
+            came = begin + (30 if step % 3 == number else 28) * MS
+            rank.span("forward", begin, came)
+            rank.span("all_gather", came, ended, waits_for="barrier", meets=[f"a:{step}"])
+            came = ended + (4 if number == 0 else 3) * MS
+            rank.span("backward", ended, came)
+            rank.span("reduce_scatter", came, begin + 100 * MS - 1, waits_for="barrier",
+                      meets=[f"b:{step}"])  # fmt: skip
+    found = explain(reading.read(write_run(tmp_path / "run", ranks)))
+    (finding,) = (one for one in found.findings if one.cause == "synchronisation")
+    assert "all_gather" == finding.scope
+    assert what_if(finding).startswith("without synchronisation such as all_gather in Rank, ")
+
+
+@pytest.mark.parametrize("meet", [1, 8], ids=["in each step", "in each eighth"])
+def test_a_rank_is_awaited_where_all_others_meet_it(meet: int, tmp_path: Path) -> None:
+    """With local SGD they meet in some steps only, and wait there for what came before."""
+    ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(3)]
+    free = [0] * 3
+    for step in range(80):
+        for rank, ledger in enumerate(ranks):
+            begin = free[rank]
+            at = begin + ((15 if rank == 0 else 0) + (step * 7 + rank) % 3) * MS
+            ledger.span("forward", at, at + 10 * MS)
+            free[rank] = at + 10 * MS
+        met = max(free)
+        for rank, ledger in enumerate(ranks):
+            if step % meet == meet - 1:
+                ledger.span("all_reduce", free[rank], met + MS, waits_for="barrier",
+                            meets=[f"dist:{step}"])  # fmt: skip
+                free[rank] = met + MS
+        for rank, ledger in enumerate(ranks):
+            previous = ledger.until if step else 0
+            ledger.step(step, previous, free[rank])
+            ledger.until = free[rank]
+    for ledger in ranks:
+        ledger.main = [(0, 0, 0), (free[0], free[0] // 10, 0)]
+    (finding,) = explain(reading.read(write_run(tmp_path / "run", ranks))).findings
+    assert ("late start", "Worker-0", "named") == (finding.cause, finding.worker, finding.grade)
+
+
+def test_half_of_the_ranks_that_all_others_await_may_be_slow_in_no_scope(tmp_path: Path) -> None:
+    """Such as those of one of two nodes."""
+    ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(4)]
+    for step in range(40):
+        begin = 60 * step * MS
+        for rank, ledger in enumerate(ranks):
+            ready = begin + ((45 if rank > 1 else 30) + (step + rank) % 2) * MS
+            ledger.step(step, begin, begin + 60 * MS)
+            ledger.span("forward", begin, begin + MS)
+            ledger.span("all_reduce", ready, begin + 59 * MS, waits_for="barrier",
+                        meets=[f"dist:{step}"])  # fmt: skip
+    for ledger in ranks:
+        ledger.main = [(0, 0, 0), (40 * 60 * MS, 40 * 6 * MS, 0)]
+    found = explain(reading.read(write_run(tmp_path / "run", ranks)))
+    (finding,) = found.findings
+    assert ("imbalance", "hint") == (finding.cause, finding.grade)
+    assert {"Worker-2", "Worker-3"} == set(finding.workers)
+    assert helps(found).startswith("if Worker were balanced outside any scope, the run may take ")
+
+
+def test_steps_that_vary_by_chance_have_no_trend(tmp_path: Path) -> None:
+    """Of a hundred such runs, the quarters' medians of eight fall or rise."""
+    random = np.random.default_rng(1)
+    runs = [random.exponential(20, (40, 2)).astype(int) + 10 for _ in range(60)]
+    trends = [
+        spmd(tmp_path / str(number), times.tolist()).trend for number, times in enumerate(runs)
+    ]
+    assert len(trends) - trends.count(None) <= 2
+
+
 def test_pauses_by_chance_are_no_habit_of_a_group(tmp_path: Path) -> None:
     """Now of this rank and now of that one, and never as long."""
     random = np.random.default_rng(5)

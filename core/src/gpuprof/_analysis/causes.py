@@ -224,6 +224,7 @@ class Facts:
             ``path``: nothing tells who waits for whom; ``small``: it saves less than 7 % of the
             run; ``uneven``: it saves hardly anything in one half of the run.
         inside: the scope in which most of the time between steps is spent.
+        scopes: in how many scopes it is, of what several do.
         itself: whether the workers load their data themselves, with no other process.
         sent: bytes that are handed over, and how many of them in a second; 0 if not recorded.
         starved: share of its time that the process, ready to run, waited for a processor, if that
@@ -257,6 +258,7 @@ class Facts:
     called: bool = False
     doubt: Doubt = ""
     inside: str = ""
+    scopes: int = 1
     itself: bool = False
     sent: tuple[float, float] = (0.0, 0.0)
     starved: float = 0.0
@@ -470,7 +472,7 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) ->
     saves = suspect.saves
     if saves is None:
         saves = record.saves(factors, suspect.within, suspect.clocks)
-    if suspect.finding.cause == "synchronisation":  # other time in no scope is not on its way
+    if suspect.finding.cause in ("synchronisation", "driver"):  # other time in no scope is not that
         saves = min(saves, suspect.finding.share)
     for part in suspect.parts:
         activities = [activity for activity in suspect.activities if part(activity)]
@@ -519,14 +521,18 @@ def _only_part(record: Record, suspect: Suspect, activities: Sequence[Activity])
     """The suspect with only these activities, and a finding with only their workers and scopes."""
     finding = suspect.finding
     scopes = {record.name(place, number) for number, place in activities}
-    scope = scopes.pop() if len(scopes) == 1 else finding.scope
+    (scope,) = scopes if len(scopes) == 1 else (finding.scope,)
     numbers = {number for number, place in activities if record.name(place, number) == scope}
     names = {record.run.processes[number].name for number in numbers}
     smaller = attrs.evolve(
         finding,
         scope=scope,
         workers=[name for name in finding.workers if name in names] or finding.workers,
-        facts=attrs.evolve(finding.facts, processes=len(numbers) or finding.facts.processes),
+        facts=attrs.evolve(
+            finding.facts,
+            processes=len(numbers) or finding.facts.processes,
+            scopes=len(scopes),
+        ),
     )
     return attrs.evolve(suspect, finding=smaller, activities=activities)
 
@@ -1217,7 +1223,15 @@ def on_path(
                 shares[number, place] = shares.get((number, place), 0.0) + float(share.mean())
         if sum(shares.values()) < _LEAST_SHARE:
             return
-        number, place = max(shares, key=shares.__getitem__)
+        by_scope: dict[tuple[str, str], float] = {}
+        for activity, of_it in shares.items():
+            scope = _scope_of(record, activity)
+            by_scope[scope] = by_scope.get(scope, 0.0) + of_it
+        worst = max(by_scope, key=by_scope.__getitem__)
+        number, place = max(
+            (activity for activity in shares if _scope_of(record, activity) == worst),
+            key=shares.__getitem__,
+        )
         where = {(run.processes[number].group, place) for number, place in shares}
         activities = [
             (process.number, place)
@@ -1240,6 +1254,7 @@ def on_path(
                 facts=Facts(
                     processes=len(whose),
                     sent=_sent(record, number, place) if cause == "synchronisation" else (0.0, 0.0),
+                    scopes=len({name for _, name in by_scope}),
                     itself=belongs is _loads_itself,
                 ),
             ),
@@ -1253,6 +1268,12 @@ def on_path(
         )
 
     return select
+
+
+def _scope_of(record: Record, activity: Activity) -> tuple[str, str]:
+    """The group of an activity's process, and the name of its place."""
+    number, place = activity
+    return record.run.processes[number].group, record.name(place, number)
 
 
 def _sent(record: Record, process: int, place: int) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from gpuprof._analysis import causes, comparable, levels, rollouts, stacks
+from gpuprof._analysis import causes, comparable, levels, odds, rollouts, stacks
 from gpuprof._analysis.causes import Finding, Record, Unknown
 from gpuprof._analysis.loop import EXPLAINED
 from gpuprof._analysis.path import CALLS, Kind
@@ -485,7 +485,7 @@ class Explainer:
         changes = np.diff(parts)
         is_steady = bool((changes > 0).all() or (changes < 0).all())
         ratio = max(parts[0], parts[-1]) / max(1.0, min(parts[0], parts[-1]))
-        if not is_steady or ratio < _TREND:
+        if not is_steady or ratio < _TREND or levels.chance_of_trend(durations) >= odds.CERTAIN:
             return None
         return Trend(parts[0] / 1e9, parts[-1] / 1e9, *self._changed(parts[-1] - parts[0]))
 

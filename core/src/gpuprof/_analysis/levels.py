@@ -15,6 +15,8 @@ LARGEST_PART = 0.75
 """The largest share of the rows that are in such parts."""
 _MOST_PARTS = 4
 """Parts in a run: of more, it takes fewer words to call them pauses."""
+_ALMOST = 0.999
+"""The largest correlation to reckon with, so that its logarithm is finite."""
 _APART = 0.9
 """Share of the rows in parts that must be nearer to the higher level, and share of the others that
 must be nearer to the lower one."""
@@ -105,3 +107,24 @@ def rows_within(parts: Sequence[tuple[int, int]], count: int) -> NDArray[np.bool
     for first, last in parts:
         is_within[first : last + 1] = True
     return is_within
+
+
+def chance_of_trend(values: Floats) -> float:
+    """The probability that values rise or fall with the row as much as they do by chance."""
+    trend = abs(trends(correlations(values[:, None]), len(values))[0])
+    return math.erfc(trend / math.sqrt(2))
+
+
+def correlations(ratios: Floats) -> Floats:
+    """Spearman's correlation of each column with the number of the step."""
+    steps = len(ratios)
+    ranks = np.argsort(np.argsort(ratios, axis=0, kind="stable"), axis=0, kind="stable")
+    at = np.arange(steps) - (steps - 1) / 2
+    correlations: Floats = at @ (ranks - (steps - 1) / 2) / (at @ at)
+    return correlations
+
+
+def trends(correlations: Floats, steps: int) -> Floats:
+    """The correlations in standard deviations, by Fisher's transformation."""
+    trends: Floats = np.arctanh(correlations.clip(-_ALMOST, _ALMOST)) * math.sqrt(max(1, steps - 3))
+    return trends

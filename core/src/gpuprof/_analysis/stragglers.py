@@ -65,8 +65,6 @@ _RISING_OF_TWO = 0.8
 """The same of two ranks: there are no others to show how speeds wander anyway."""
 _LEAST_ROWS = 4
 """Times of a rank below which nothing tells whether they grow."""
-_ALMOST = 0.999
-"""The largest correlation to reckon with, so that its logarithm is finite."""
 _LEAST_ODD = 5
 """Odd number of ranks from which nearly half of them count as half: one of three does not."""
 _MOST_RANKS = 8
@@ -410,7 +408,7 @@ def are_awaited(run: Run, numbers: Sequence[int], steps: NDArray[np.int64], long
     if not others or not len(steps):
         return False
     # where ranks meet in some steps only, as with local SGD, they wait there for earlier ones, too
-    meets = (run.meeting[:, others] > 0).all(axis=1)
+    meets = (run.meeting > 0).any(axis=1)
     number_of_meeting = np.cumsum(meets) - meets
     inside = np.zeros((len(run.steps) + 1, len(run.processes)))
     np.add.at(inside, number_of_meeting, run.meeting)
@@ -440,7 +438,7 @@ def _may_wait_outside(run: Run, suspicion: Straggler, late: Straggler | None) ->
     ):
         return False
     is_late = late is not None and set(suspicion.names) <= set(late.names)
-    return suspicion.kind == "imbalance" or (
+    return (suspicion.kind == "imbalance" and not suspicion.awaited) or (
         is_late and late is not None and late.excess >= _NEARLY_ALL * suspicion.excess
     )
 
@@ -648,16 +646,16 @@ class _Compared:
         ratio = (rows / of_others(rows).clip(1))[:, [column]]
         quarters = slice(quarter), slice(-quarter, None)
         first, last = (float(np.median(ratio[part])) for part in quarters)
-        correlation = float(_correlations(ratio)[0])
+        correlation = float(levels.correlations(ratio)[0])
         if last < _DRIFT * first or correlation < (_RISING if count > 2 else _RISING_OF_TWO):
             return None
         # chance alone makes these 1 on average, if steps do not resemble those before them
         of_rest = np.zeros(1)
         if count > 2:  # beside each other: beside the one that gets slower, they get faster
             rest = np.delete(rows, column, axis=1)
-            of_rest = _trends(_correlations(rest / of_others(rest).clip(1)), steps)
+            of_rest = levels.trends(levels.correlations(rest / of_others(rest).clip(1)), steps)
         usual_trend = max(1.0, math.sqrt(float((of_rest**2).mean())))
-        trend = float(_trends(np.array(correlation), steps))
+        trend = float(levels.trends(np.array(correlation), steps))
         chance = count * math.erfc(trend / usual_trend / math.sqrt(2)) / 2
         own, rest = self.times[:, column], np.delete(self.times, column, axis=1)
         others, most = np.median(rest, axis=1), rest.max(axis=1)
@@ -738,21 +736,6 @@ def _are_two_kinds(longer: Floats, shorter: Floats, least: float) -> bool:
     freedom = max(1, len(longer) + len(shorter) - 2)
     spread = math.sqrt((len(longer) * longer.var() + len(shorter) * shorter.var()) / freedom)
     return bool(longer.mean() - shorter.mean() > max(least, _TWO_KINDS * spread))
-
-
-def _correlations(ratios: Floats) -> Floats:
-    """Spearman's correlation of each column with the number of the step."""
-    steps = len(ratios)
-    ranks = np.argsort(np.argsort(ratios, axis=0, kind="stable"), axis=0, kind="stable")
-    at = np.arange(steps) - (steps - 1) / 2
-    correlations: Floats = at @ (ranks - (steps - 1) / 2) / (at @ at)
-    return correlations
-
-
-def _trends(correlations: Floats, steps: int) -> Floats:
-    """The correlations in standard deviations, by Fisher's transformation."""
-    trends: Floats = np.arctanh(correlations.clip(-_ALMOST, _ALMOST)) * math.sqrt(max(1, steps - 3))
-    return trends
 
 
 def _settled(run: Run, candidates: Sequence[Straggler], usual: Sequence[int]) -> list[Straggler]:

@@ -120,6 +120,8 @@ def what_if(cause: Finding | Promise, at: str = "") -> str:
         without = "without what {worker} does by itself"
     elif cause.scope in _NO_SCOPES:
         without = f"without what {{worker}} does {{where}}{when}"
+    if cause.cause == "synchronisation" and isinstance(cause, Finding) and cause.facts.scopes > 1:
+        without = f"without synchronisation such as {{scope}} in {who}"
     if cause.cause == "synchronisation" and cause.scope == NAMES[OUTSIDE]:
         without = "if calls, their arguments and their results took no time on their way"
     condition = _IF.get(cause.cause, without).format(
@@ -418,8 +420,8 @@ def _synchronisation(finding: Finding) -> Words:
         return Words(
             f"Calls take {duration(finding.seconds)} a step on their way, with their arguments and "
             f"results, most of it before those of {finding.group} begin.",
-            "Send less: NumPy arrays instead of Python objects, what changed only, or fewer and "
-            "longer calls.",
+            "Make fewer and longer calls, have more of them under way at once, or send less: NumPy "
+            "arrays instead of Python objects, or what changed only.",
         )
     return Words(
         f"Synchronisation takes {duration(finding.seconds)} a step, most of it {_who(finding)} in "
@@ -644,7 +646,7 @@ _IF: Mapping[Name, str] = {
     "pauses": "without the pauses of {workers}",
     "between steps": "without the time between steps",
     "garbage collection": "without the garbage collector in {worker}",
-    "imbalance": "if {group} were balanced in {scope}",
+    "imbalance": "if {group} were balanced {where}",
     "server": "if calls of {server} took half the time",
     "processor": "if {worker} never waited for a processor",
     "interpreter": "if {worker} never waited for its other threads",

@@ -770,6 +770,8 @@ def _none(answer: Explanation) -> str:
             f"Not looked for: {answer.steps['counted']} steps count, and a rank is named from "
             f"{LEAST_STEPS} on."
         )
+    if not answer.confidence.enough:
+        return "None found: too little is explained to tell who works from who waits."
     longer = answer.trend is not None and answer.trend.is_up
     why = " The first lines say where steps became longer." if longer else ""
     return f"None: no rank, node or scope stands out.{why}"
@@ -825,9 +827,9 @@ def _confidence(answer: Explanation) -> str:
     else:
         blind = "Blind spots: docs/blind-spots.md."
         lines = [f"{share} of the critical path is explained.{clocks} {blind}"]
-    if confidence.worker and answer.paths:
+    if confidence.worker and answer.paths and not _suspect(answer):
         instrument = remedy(answer)
-        is_known = instrument in ("", helps(answer)) or _suspect(answer)
+        is_known = instrument in ("", helps(answer))
         to_see_it = "" if is_known else f" To see it: {instrument}."
         lines.append(
             f"Longest unexplained: {confidence.worker} {confidence.scope}, "
