@@ -45,11 +45,16 @@ class Tracer:
 
 
 @pytest.fixture
-def tracer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+def tracer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[dict[str, Any]]:
     """Installs the backend; a runtime environment in which workers have it, too."""
     site = tmp_path / "site"
     site.mkdir()
-    module = plugins.install(site, TRACER, tracer="Tracer")
+    more = getattr(request, "param", "")
+    module = plugins.install(
+        site, TRACER.replace("class Tracer:\n", more or "class Tracer:\n"), tracer="Tracer"
+    )
     monkeypatch.syspath_prepend(str(site))
     importlib.invalidate_caches()
     yield {"env_vars": {"PYTHONPATH": f"{site}:{Path(__file__).parents[1]}"}}
@@ -95,6 +100,20 @@ def test_a_step_waits_for_a_worker_that_ray_is_still_starting(
         with profiler.step(0):
             ray.get(actor.train.remote())
     assert ["complete"] == [row.state for row in profiler.finalize().rows]
+
+
+@pytest.mark.parametrize(
+    "tracer", ["class Tracer:\n    start_in_thread = True\n"], indirect=True, ids=["in the thread"]
+)
+def test_a_step_that_only_a_worker_can_mark_is_said_to_be(
+    ray: Any, tmp_path: Path, tracer: dict[str, Any]
+) -> None:
+    """Neither `profiler.step` nor the key step_at would help."""
+    with Profiler(config(tmp_path, backend="tracer", steps=[2])) as profiler:
+        ray.get(start(profiler, "ActorGroup", 0, runtime_env=tracer).train.remote(0))
+    (missing,) = profiler.finalize().rows
+    said = "no step was begun; mark it with gpuprof.step in the worker: the backend records the"
+    assert said in missing.reason
 
 
 def test_an_actor_that_the_job_has_dropped_ends_after_the_run(

@@ -513,6 +513,18 @@ MUTANTS = (
         "is planned in Kit-0.step-1.x.txt",
     ),
     Mutant(
+        "files_land_as_planned",
+        'move(raw, worker.final_stem(window), ".txt")',
+        'move(raw, worker.final_stem(), ".txt")',
+        "name both after the window: worker.final_stem(window), with the window",
+    ),
+    Mutant(
+        "each_window_leaves_a_file_of_its_own",
+        'move(raw, worker.final_stem(window), ".txt")',
+        'move(raw, worker.final_stem(), ".txt")',
+        "name both after the window: worker.final_stem(window), with the window",
+    ),
+    Mutant(
         "restarts_and_ranks_keep_their_files",
         'move(raw, worker.final_stem(window), ".txt")',
         'shutil.move(raw, worker.final_stem(window) + ".txt")',

@@ -371,9 +371,12 @@ class WindowChecks(Case):
         plan = self._ask("expected_files", worker=worker, windows=(window,)) or {}
         plan_file = plan.get(window.number)
         if plan_file and paths and worker.incarnation == "1" and plan_file not in paths:
+            named = all(path.startswith(f"{worker.final_stem(window)}.") for path in paths)
             fail(
                 f"window {window.label} is in {paths[0]}, but planned in {plan_file}",
-                "use one extension for both, and gpuprof.backend.move for the name",
+                "use one extension for both, and gpuprof.backend.move for the name"
+                if named
+                else "name both after the window: worker.final_stem(window), with the window",
             )
         with_extension = Path(plan_file or "").suffix
         if plan_file and any(Path(file).suffix != with_extension for file in paths):

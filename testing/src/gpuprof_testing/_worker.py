@@ -678,7 +678,8 @@ class WorkerChecks(Case):
                     fail(
                         f"window {window} of {worker.name} is planned in {name}; there are "
                         f"{', '.join(sorted(filter(None, names)))}",
-                        "return from expected_files what stop_capture or collect_files names",
+                        "name both after the window: worker.final_stem(window), with the window, "
+                        "in expected_files and in stop_capture or collect_files",
                     )
         report_names = {os.path.basename(file) for file in story.files}
         space = sum(os.path.getsize(file) for file in story.files) // len(story.ran)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 from gpuprof._analysis import causes, levels, reading, stragglers
@@ -2433,7 +2434,11 @@ def test_a_run_that_hung_until_it_was_ended_says_so(
     said = " ".join(text(found).split())
     assert "Rank-2" not in said  # it had ended before
     assert hung == ("In its last 40 s, nothing ended in any process: it may have hung." in said)
-    assert hung == ("Meanwhile Rank-0, Rank-1 were in barrier, at meet (train.py:9)." in said)
+    where = "Rank-0, Rank-1 were in barrier, at meet (train.py:9)"
+    assert hung == (f"Meanwhile {where}." in said)
+    assert "hung" not in helps(found)  # it may have saved a model at its end
+    killed = attrs.evolve(found, state="killed")
+    assert hung == (f"see why it may have hung: {where}" == helps(killed))
 
 
 @pytest.mark.parametrize(("ranks", "cause"), [(2, ["driver"]), (17, [])])

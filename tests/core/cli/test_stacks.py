@@ -174,7 +174,8 @@ def test_the_watchdog_reports_once_nothing_has_ended_anywhere(tmp_path: Path) ->
     assert f"nothing ended in any process for long; {run}/stall-1.txt" in sentence
     assert "twice  (train.py:" in (run / "stall-1.txt").read_text()
     ended = CliRunner().invoke(main, ["stacks", str(run)]).output
-    assert [f"{run}: the run has ended; expected a running job", sentence] == [
+    advice = "gpuprof explain says where its processes were if it hung"
+    assert [f"{run}: the run has ended; expected a running job; {advice}", sentence] == [
         line.removeprefix("gpuprof: ") for line in ended.splitlines()[-2:]
     ]
 

@@ -43,7 +43,10 @@ def command(
     about = settings.about_run(name, output_dir)
     path = about.directory
     if about.goes_on() is False:
-        reason = f"{path}: the run has ended; expected a running job"
+        reason = (
+            f"{path}: the run has ended; expected a running job; gpuprof explain says where its "
+            "processes were if it hung"
+        )
         raise ConfigError([reason, *stall.reports(path)])
     now = ask(path)
     silences = [process.answer.get("quiet") for process in now if process.state == "answered"]

@@ -67,6 +67,11 @@ class Planner:
         """How the backend records; ``None`` if it only keeps timing trees."""
         return contract.capability(self._parts[0])
 
+    @property
+    def starts_in_thread(self) -> bool:
+        """Whether the backend records the thread that begins a step."""
+        return contract.starts_in_thread(self._parts[0])
+
     def manager(self, group: str) -> Hooks:
         """The hooks as configured for `group`."""
         if group not in self._managers:
@@ -238,7 +243,7 @@ class Planner:
                 f"{config.backend} only sets variables, which act for the worker's whole life"
                 + remark
             )
-        if contract.starts_in_thread(self._parts[0]) and not worker.lifetime:
+        if self.starts_in_thread and not worker.lifetime:
             notes.append(
                 f"{config.backend} records the thread in which a step begins, so steps must begin "
                 "in the worker: those of its optimizer, or of gpuprof.step"

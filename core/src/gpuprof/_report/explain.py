@@ -238,6 +238,10 @@ def waits(answer: Explanation) -> str:
 
 def helps(answer: Explanation) -> str:
     """What would help."""
+    longest = answer.seconds["most"]
+    if answer.state in ("interrupted", "killed") and _is_quiet(answer, longest):
+        where = _where_at_end(answer.last_places)
+        return f"see why it may have hung{': ' if where else ''}{where}"
     causes = [finding for finding in answer.findings if finding.cause not in ("once", "leak")]
     for finding in causes:
         if finding.saves is not None and finding.saves >= _LEAST_SAVED:
@@ -536,26 +540,36 @@ def _last(place: Place, workers: Sequence[str]) -> str:
     return f"{listed(workers)} {were} {inside}at {stacks.frame_text(place.frame)}"
 
 
+def _is_quiet(about: Run | Explanation, longest: float) -> bool:
+    """Whether nothing has ended for long, also compared with the slowest step."""
+    return about.quiet > max(LEAST_QUIET, _MUCH_LONGER * longest)
+
+
+def _where_at_end(places: Sequence[tuple[Place, list[str]]]) -> str:
+    """Where all processes were at the end; empty if that is not known."""
+    at = [_last(*each) for each in places]
+    left = sum(len(workers) for _, workers in places[_MOST_PLACES:])
+    more = f"; {left} more {'is' if left == 1 else 'are'} elsewhere" if left else ""
+    return "; ".join(at[:_MOST_PLACES]) + more
+
+
 def _state(name: str, about: Run | Explanation, longest: float = 0.0) -> str:
     """What there is to say of a run that has not ended by itself; empty if it has.
 
     Args:
         longest: seconds of the slowest step.
     """
-    silence = ""
-    if about.quiet > max(LEAST_QUIET, _MUCH_LONGER * longest):
+    is_quiet, silence = _is_quiet(about, longest), ""
+    if is_quiet:
         silence = (
             f"In its last {about.quiet:.0f} s, nothing ended in any process: it may have hung."
         )
-        places = last_places(about) if isinstance(about, Run) else about.last_places
-        if places:
-            at = [_last(*each) for each in places]
-            left = sum(len(workers) for _, workers in places[_MOST_PLACES:])
-            more = f"; {left} more {'is' if left == 1 else 'are'} elsewhere" if left else ""
-            silence += f" Meanwhile {'; '.join(at[:_MOST_PLACES])}{more}."
+        where = _where_at_end(last_places(about) if isinstance(about, Run) else about.last_places)
+        if where:
+            silence += f" Meanwhile {where}."
     stacks_now = f"`gpuprof stacks {name}` shows what its processes do now"
     running = f"It has not ended: this is what it has recorded so far. {stacks_now}."
-    if about.quiet > max(LEAST_QUIET, _MUCH_LONGER * longest):
+    if is_quiet:
         stall = f"The watchdog's last report: {about.stall}. " if about.stall else ""
         running = (
             f"It has not ended, and nothing has ended in any process for {about.quiet:.0f} s: "

@@ -474,6 +474,7 @@ class Profiler:
             self._steps,
             self._runner_tree.left_out,
             None if self._ledger is None else partial(note_clock, self._ledger),
+            in_thread=self._planner.starts_in_thread,
         )
         if self._answerer is not None:
             self._answerer.forward = OtherNodes(control.channel, self._nodes).ask

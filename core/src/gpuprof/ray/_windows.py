@@ -43,6 +43,7 @@ class WindowControl:
     Args:
         on_clock: called with each measurement of a worker's clock; see `Channel`. Until the first
             worker with windows is added, the connections serve only these measurements.
+        in_thread: whether the backend records the thread that begins a step.
 
     Attributes:
         edges: seconds spent opening and closing windows since the last reset.
@@ -53,7 +54,9 @@ class WindowControl:
         steps: Steps,
         left_out: LeftOut,
         on_clock: Callable[[Measurement], object] | None = None,
+        in_thread: bool = False,
     ) -> None:
+        self._in_thread = in_thread
         self.channel = _channel.Channel(ray.util.get_node_ip_address(), on_clock)
         self.channel.keeps_all = False
         self._steps = steps
@@ -200,7 +203,10 @@ class WindowControl:
 
     def _why_skipped(self, added_after: float, window: Window) -> str:
         if self._steps.lowest > self._steps.highest:
-            return "no step was begun; mark it with `profiler.step`, or set step_at"
+            how = "`profiler.step`, or set step_at"
+            if self._in_thread:
+                how = "gpuprof.step in the worker: the backend records the thread that begins it"
+            return f"no step was begun; mark it with {how}"
         if window.start is not None and window.start <= added_after:
             return f"the worker was added when step {added_after} had begun"
         return (
