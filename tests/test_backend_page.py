@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pstats
 import re
 import shlex
 import subprocess
@@ -10,8 +11,10 @@ import sys
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support import plugins
 
 PAGE = Path(__file__).parents[1] / "docs" / "write-a-backend.md"
 BLOCK = re.compile(r"`([\w.]+)`:\n\n```\w+\n(.*?)```", re.DOTALL)
@@ -98,3 +101,29 @@ def test_the_pages_commands_of_gpuprof_work(project: Path, environment: Mapping[
     printed = [run(command, project, environment) for command in commands]
     assert "-m memray run --quiet --native -o" in printed[-1]
     assert "memray records the whole life of a worker" in printed[-1]
+
+
+JOB = """
+import gpuprof
+
+def work(): sum(range(1000))
+
+for number in range(4):
+    with gpuprof.step(number):
+        work()
+"""
+
+
+def test_the_pages_profiler_inside_the_process_records_a_step(tmp_path: Path) -> None:
+    """Its block is a backend as it stands."""
+    (source,) = re.findall(r"```python\n(import cProfile\n.*?)```", PAGE.read_text(), re.DOTALL)
+    plugins.install(tmp_path, source, cprofile="CProfileBackend")
+    (tmp_path / "job.py").write_text(JOB)
+    settings = ["--set", "backend=cprofile", "--set", "steps=[2]"]
+    command = [sys.executable, "-m", "gpuprof", "run", *settings, "--", sys.executable, "job.py"]
+    run(command, tmp_path, {**os.environ, "PYTHONPATH": str(tmp_path)})
+    (file,) = tmp_path.rglob("*.pstats")
+    assert file.name.endswith(".step-2.pstats")
+    stats: Any = pstats.Stats(str(file))
+    ((calls, *_),) = (row for (_, _, name), row in stats.stats.items() if name == "work")
+    assert 1 == calls

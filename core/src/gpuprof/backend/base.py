@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -13,31 +15,32 @@ if TYPE_CHECKING:
 
     Path = str | PathLike[str]
 
-Options = TypeVar("Options")
+OptionsType = TypeVar("OptionsType")
 
 
-class Backend(Generic[Options]):
+@attrs.frozen
+class NoOptions:
+    """The options of a backend that declares none."""
+
+
+class Backend(Generic[OptionsType]):
     """A typed base class for backends. Deriving from it is optional.
 
     It types the result of each hook and implements none: a backend has the hooks that it marks.
     Arguments have no types here, because a hook takes only those that it needs.
 
-    >>> import attrs
     >>> from gpuprof.backend import hookimpl
-    >>> @attrs.frozen
-    ... class TracerOptions:
-    ...     pass
-    >>> class Tracer(Backend[TracerOptions]):
-    ...     contract = 2
-    ...     Options = TracerOptions
+    >>> class Tracer(Backend):
     ...     @hookimpl
     ...     def inject_env(self, worker):
     ...         return {"TRACER_FILE": f"{worker.directory}/{worker.file_stem}.trace"}
-    >>> Tracer(TracerOptions()).options
-    TracerOptions()
+    >>> Tracer(Tracer.Options()).options
+    NoOptions()
     """
 
-    def __init__(self, options: Options) -> None:
+    Options: ClassVar[type] = NoOptions
+
+    def __init__(self, options: OptionsType) -> None:
         self.options = options
 
     if TYPE_CHECKING:
