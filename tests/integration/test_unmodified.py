@@ -229,6 +229,50 @@ def test_where_nobody_calls_it_all_who_did_not_are_named(tmp_path: Path) -> None
     assert "step_at: job:train was not called in Program-0; without an edit" in done.stderr
 
 
+VECTORISED = """
+import multiprocessing, time
+import torch
+
+def environment(pipe, number):
+    while pipe.recv():
+        time.sleep(0.003)
+        if number == 2:
+            render()
+        pipe.send(0.0)
+
+def render():
+    time.sleep(0.007)
+
+if __name__ == "__main__":
+    pipes = []
+    for number in range(3):
+        ours, theirs = multiprocessing.Pipe()
+        multiprocessing.Process(target=environment, args=(theirs, number), daemon=True).start()
+        pipes.append(ours)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(80):
+        for _ in range(8):
+            for pipe in pipes:
+                pipe.send(True)
+            for pipe in pipes:
+                pipe.recv()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_the_slow_one_of_vectorised_environments_is_a_hint_with_its_line(tmp_path: Path) -> None:
+    """Nothing records pipes, but the stacks tell who works and who waits; it saves two thirds."""
+    (tmp_path / "train.py").write_text(VECTORISED)
+    done = run(tmp_path, [*GPUPROF, "--", sys.executable, "train.py"])
+    assert 0 == done.returncode, done.stderr
+    (cause,) = explained(tmp_path)["findings"]
+    assert ("environment-2", "hint") == (cause["worker"], cause["grade"])
+    assert ("render", 13) == (cause["line"]["name"], cause["line"]["line"])
+    assert 0.4 < cause["saves"] < 0.8
+
+
 PREFETCHING = """
 import queue, sys, threading, time
 fetching, training = map(float, sys.argv[1:])

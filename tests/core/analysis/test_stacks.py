@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gpuprof._analysis import reading
@@ -443,3 +444,68 @@ def test_a_run_without_steps_has_the_longest_wait_of_each_group(tmp_path: Path) 
     said = str(caught.value).splitlines()
     assert f"where the time of Learner-0 {line}; it waits in queue.get for 60 % of it" in said
     assert f"where the time of Producer-0 {line}" in said
+
+
+RECEIVE: Frame = (
+    "Connection._recv", "multiprocessing.connection",
+    "/usr/lib/python3.11/multiprocessing/connection.py", 379,
+)  # fmt: skip
+RENDER: Frame = ("render", "__main__", "/job/train.py", 40)
+
+
+def vectorised(directory: Path, works: list[int], waits: int = 90, scope: str = "") -> Explanation:
+    """A process that waits for others over pipes, which work for so many of 100 ms.
+
+    Args:
+        waits: for how many ms the process itself waits.
+        scope: a scope in the others; empty for none.
+    """
+    parent = SimulatedLedger("Program-0")
+    parent.event(MARKS_STEPS, 0, track=1)
+    others = [SimulatedLedger(f"environment-{number}", "child") for number in range(len(works))]
+    of_parent, of_others = [], [[] for _ in works]
+    for step in range(40):
+        begin = step * STEP * MS
+        parent.step(step, begin, begin + STEP * MS)
+        for at in range(0, STEP, 10):
+            times = 1, 0, 1, begin + at * MS, begin + (at + 10) * MS
+            of_parent.append(([MAIN, RECEIVE] if at < waits else [MAIN], *times))
+            for samples, worked in zip(of_others, works, strict=True):
+                samples.append(([MAIN, RENDER] if at < worked else [MAIN, RECEIVE], *times))
+        if scope:
+            for other in others:
+                other.span(scope, begin, begin + 5 * MS)
+    write_stacks(parent.write(directory), of_parent)
+    for other, samples in zip(others, of_others, strict=True):
+        write_stacks(other.write(directory), samples)
+    return answer(directory)
+
+
+def test_the_child_that_works_longest_is_a_hint(tmp_path: Path) -> None:
+    """Its parent waits for it, as far as stacks tell."""
+    found = vectorised(tmp_path, [30, 30, 80])
+    (cause,) = found.findings
+    assert ("rank", "environment-2", "hint") == (cause.cause, cause.worker, cause.grade)
+    assert pytest.approx(0.5, abs=0.01) == cause.saves
+    (line,) = found.extra
+    assert line is not None
+    assert ("render", 40) == (line.name, line.line)
+    assert "environment-2 works for 80 % of the time, by its stacks, and the others" in " ".join(
+        text(found).split()
+    )
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"works": [70, 70, 80]},
+        {"works": [30, 80]},
+        {"works": [30, 60, 80]},
+        {"works": [30, 30, 80], "waits": 20},
+        {"works": [30, 30, 80], "scope": "step"},
+    ],
+    ids=["as long", "of two", "all differ", "the parent works", "they have scopes"],
+)
+def test_no_child_is_accused_without_need(about: dict[str, Any], tmp_path: Path) -> None:
+    """Where it works hardly longer, or nothing tells which one is usual, or nobody waits."""
+    assert "rank" not in [finding.cause for finding in vectorised(tmp_path, **about).findings]

@@ -338,7 +338,7 @@ def test_c_code_that_keeps_the_gil_has_samples() -> None:
         add_up()
         wait()
     sampler.end()
-    assert sampled["add_up"] > 0.6 * sampled.total()
+    assert sampled["add_up"] > 0.45 * sampled.total()
 
 
 def test_a_sample_is_taken_at_its_time_whenever_the_sampler_wakes() -> None:

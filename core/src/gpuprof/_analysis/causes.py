@@ -226,6 +226,9 @@ class Facts:
         inside: the scope in which most of the time between steps is spent.
         scopes: in how many scopes it is, of what several do.
         itself: whether the workers load their data themselves, with no other process.
+        worked: share of the time that a child process works, by its stacks, and that the others do
+            in the median; 0 if its scopes tell.
+        parent: the process that it works for, if its stacks tell.
         sent: bytes that are handed over, and how many of them in a second; 0 if not recorded.
         starved: share of its time that the process, ready to run, waited for a processor, if that
             may be what it takes longer.
@@ -260,6 +263,8 @@ class Facts:
     inside: str = ""
     scopes: int = 1
     itself: bool = False
+    worked: tuple[float, float] = (0.0, 0.0)
+    parent: str = ""
     sent: tuple[float, float] = (0.0, 0.0)
     starved: float = 0.0
     peers: float | None = None

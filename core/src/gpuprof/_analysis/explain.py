@@ -12,7 +12,7 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from gpuprof._analysis import causes, comparable, levels, odds, rollouts, stacks
+from gpuprof._analysis import causes, children, comparable, levels, odds, rollouts, stacks
 from gpuprof._analysis.causes import Finding, Record, Unknown
 from gpuprof._analysis.loop import EXPLAINED
 from gpuprof._analysis.path import CALLS, Kind
@@ -359,7 +359,7 @@ class Explainer:
         confidence = self._confidence()
         attributes, mfu = self._attributes()
         untimed_names = (run.processes[number].name for number in sorted(run.untimed))
-        table = (*rollouts.FIRST, *causes.CAUSES, *rollouts.LAST)
+        table = (*rollouts.FIRST, *causes.CAUSES, *rollouts.LAST, *children.CHILDREN)
         findings = causes.find(record, confidence.reason, table)
         bottleneck = causes.bottleneck(record, confidence.reason, findings)
         trend = self._trend()

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from gpuprof._analysis import comparable
 from gpuprof._analysis.causes import Finding
 from gpuprof._analysis.loop import BETWEEN_CALLS, BETWEEN_STEPS, NAMES, Loop
-from gpuprof._analysis.run import OUTSIDE, Floats, Process, Run, rows_of
+from gpuprof._analysis.run import OUTSIDE, Floats, Process, Run, by_name, rows_of
 from gpuprof._analysis.stragglers import ALL
 from gpuprof._artifacts import stacks as artifacts
 from gpuprof._artifacts.ledger import Ledger
@@ -55,6 +55,11 @@ _IDLE = re.compile(
     r"|selectors\.\w+\.select|socket\.socket\.accept|concurrent\.futures\.thread\._worker"
 )
 """Functions in which a library's own threads wait for work."""
+_OTHERS = re.compile(
+    r"(multiprocessing\.(connection|queues|synchronize|pool)|selectors|socket|ssl|queue|threading"
+    r"|asyncio\.\w+|zmq\.\w+)\."
+)
+"""The beginnings of names of functions in which a process waits for another one."""
 _OWN = re.compile(r"gpuprof(_timing)?(\.|$)")
 _LEAST_SAMPLES = 20
 """Samples that a place needs before a share of it is printed."""
@@ -132,6 +137,16 @@ class Folded:
     def total(self) -> float:
         """Seconds of all stacks a step."""
         return sum(self.seconds.values())
+
+    def working(self) -> Folded:
+        """Without the stacks in which the process waits for another one."""
+        seconds = {
+            stack: took
+            for stack, took in self.seconds.items()
+            if not stack or not _OTHERS.match(stack[-1][0].full_name)
+        }
+        share = sum(seconds.values()) / self.total if self.total else 0.0
+        return Folded(seconds, round(self.samples * share), self.steps)
 
 
 class Samples:
@@ -268,9 +283,16 @@ class Code:
         self._samples: dict[int, Samples | None] = {}
         self.problems: list[str] = []
 
-    def extra(self, worker: str, group: str, scope: str) -> Line | None:
-        """The line that makes a rank slower in a place than the other ranks of its group."""
+    def extra(self, worker: str, group: str, scope: str, works_only: bool = False) -> Line | None:
+        """The line that makes a rank slower in a place than the other ranks of its group.
+
+        Args:
+            works_only: whether to leave out what it does while it waits for another process; of
+                processes that their parent may kill at its end.
+        """
         ranks = comparable.members(self._run, group)
+        if works_only:
+            ranks = by_name(self._run.groups[group])
         mine, others = ranks.pop(worker, []), list(ranks.values())
         if not mine or not others:
             return None
@@ -282,12 +304,18 @@ class Code:
         with_samples = [peer for peer in peer_samples if peer is not None]
         if own is None or not with_samples:
             return None
+        if works_only:
+            own, with_samples = own.working(), [peer.working() for peer in with_samples]
         return self._line("extra", mine[-1], scope, own, with_samples)
 
     def most(self, process: Process, scope: str) -> Line | None:
         """The line that takes most of a process's time in a place."""
         own = self._folded(process, self._places(scope))
         return None if own is None else self._line("most", process, scope, own, [])
+
+    def outside(self, process: Process) -> Folded | None:
+        """What a process does in steps in no scope; ``None`` without samples."""
+        return self._folded(process, [OUTSIDE])
 
     def between_steps(self, process: Process, scope: str) -> Line | None:
         """The line that takes most of a process's time between steps."""
@@ -483,7 +511,8 @@ def find(
 
 def _of_finding(loop: Loop, code: Code, finding: Finding) -> Line | None:
     if finding.cause in COMPARED:
-        return code.extra(finding.worker, finding.group, finding.scope)
+        works_only = any(finding.facts.worked)
+        return code.extra(finding.worker, finding.group, finding.scope, works_only)
     if finding.cause == "late start":
         return code.extra(finding.worker, finding.group, NAMES[OUTSIDE])
     process = code.process(finding.worker)

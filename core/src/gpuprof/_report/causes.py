@@ -56,6 +56,8 @@ def words(finding: Finding, at: str = "") -> Words:
         of_cause = attrs.evolve(of_cause, action=f"See {at}: {advice}")
     if at and finding.cause == "late start":
         of_cause = attrs.evolve(of_cause, action=f"See {at}, which it runs before.")
+    elif at and any(finding.facts.worked):
+        of_cause = attrs.evolve(of_cause, action=f"See {at}.")
     elif at and finding.cause in ("rank", "drift"):
         who = all_of(finding.workers)
         capture = f"capture {who} and another rank, and compare them."
@@ -181,6 +183,14 @@ def config(finding: Finding, rounds: bool, launched: bool) -> str:
 
 def _rank(finding: Finding) -> Words:
     who, several = all_of(finding.workers), len(finding.workers) > 1
+    if any(finding.facts.worked):
+        its, others = map(percentage, finding.facts.worked)
+        parent = finding.facts.parent
+        return Words(
+            f"{who} works for {its} of the time, by its stacks, and the others of {finding.group} "
+            f"for {others}: {parent} may wait for it.",
+            f"See what {who} does that the others do not.",
+        )
     is_ = _is(finding)
     says = (
         f"{who} {is_} slow {_where(finding)}: {_times(finding)}{duration(finding.seconds)} more "

@@ -30,9 +30,8 @@ from gpuprof_timing.recording import Node, roots, walk
 
 from gpuprof._log import log
 from gpuprof._session.instruments.threads import THREAD
-from gpuprof._session.stacks import OWN_THREADS
 from gpuprof._session.stall import INTERVAL, Progress, StallWatch
-from gpuprof._session.usage import processor_times
+from gpuprof._session.usage import OWN_THREADS, processor_times
 from gpuprof._shim.files import write_json
 from gpuprof._shim.safe import not_private, open_directory
 

@@ -149,6 +149,10 @@ class Header(TypedDict):
     wall: int
 
 
+_TELLING = 60
+"""Samples of a process without scopes that tell what it does."""
+
+
 class LedgerWriter:
     """Writes the ledger of this process.
 
@@ -338,7 +342,9 @@ class LedgerWriter:
         events = self._drained_events()
         sent_calls, sizes = b"".join(map(self._packed_sent, batch.sent)), self._packed_sizes()
         has_content = spans or folds or steps or events or open_calls or sent_calls
-        if not has_content and not self.samples.waiting and not self._file.exists:
+        # such as those of an environment in a child process, which its parent may kill at its end
+        tells = self._sampler is not None and self._sampler.taken >= _TELLING
+        if not (has_content or tells or self.samples.waiting or self._file.exists):
             return
         is_due = self._clock() >= self._next_clock
         usage = self._read_usage() if (has_content or is_due) and not self._spent else []

@@ -12,18 +12,20 @@ of a sample's cost is cold caches and the GIL.
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 import sys
 import threading
 import time
-from _thread import allocate_lock, get_ident
+from _thread import allocate_lock, get_ident, get_native_id
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 
 from gpuprof_timing.recording import CAN_SAMPLE, Alarm, Node, open_nodes, stacks, task_tracks
 
 from gpuprof._session.blocks import BlockFile
+from gpuprof._session.usage import OWN_THREADS, processor_times
 
 SUFFIX = ".stacks"
 STACK = struct.Struct("<III")
@@ -37,8 +39,6 @@ FUNCTION = ("function", "module", "file")
 
 LIBRARY = re.compile(r"^<|[/\\](site|dist)-packages[/\\]|[/\\]lib(64)?[/\\]python[0-9.]+t?[/\\]")
 """Files whose lines a user did not write."""
-OWN_THREADS = "gpuprof-"
-"""The prefix of the names of gpuprof's threads."""
 _MOST_A_SAMPLE = 50e-6
 """Processor seconds that a sample may take in the long run, at the rate that was asked for: 0.1 %
 of a core for 20 a second. If samples are more expensive, they are taken more rarely."""
@@ -95,12 +95,14 @@ class Sampler:
 
     Attributes:
         period: seconds between two samples.
+        taken: how many samples there are.
     """
 
     def __init__(
         self, rate: float, clock: Callable[[], int], on_fault: Callable[[str], object]
     ) -> None:
         self.period = 1 / rate
+        self.taken = 0
         self._share = rate * _MOST_A_SAMPLE
         self._clock = clock
         self._on_fault = on_fault
@@ -177,22 +179,29 @@ class Sampler:
             self._file.close()
 
     def _run(self) -> None:
+        thread = get_native_id()
         self._own[get_ident()] = True
         began, phase, wait = time.monotonic(), 0.0, self.period
         while True:
             # varying waits, so that the samples fall on all parts of a step, whatever its length
             pause = wait * (0.5 + phase)
             at = time.monotonic() + pause
+            queued = _queued(thread)
             waited = self._over.sleep(pause - _READY)
-            # if the GIL was kept beyond that moment, the job is still where it was then
-            was_kept = waited is not None and time.monotonic() - waited < at <= time.monotonic()
-            if waited is None or (not was_kept and self._let_go(at, phase)):
+            if waited is None:
+                return
+            # who keeps the GIL beyond that moment is still where it was then; but a thread that has
+            # no processor comes late to a GIL that is given up again and again
+            was_late = time.monotonic() - waited < at <= time.monotonic()
+            was_kept = was_late and waited - (_queued(thread) - queued) >= _MOST_LATER
+            if not was_kept and self._let_go(at, phase):
                 return
             try:
                 self.sample()
             except Exception as error:
                 self._give_up(error)
                 return
+            self.taken += 1
             phase = (phase + _GOLDEN) % 1
             wait = self.pause(time.thread_time(), time.monotonic() - began)
 
@@ -343,6 +352,14 @@ class Sampler:
             error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         )
         self._on_fault(f"no more stacks are sampled: {reason}; everything else goes on")
+
+
+def _queued(thread: int) -> float:
+    """For how many seconds a thread has been ready to run, without a processor."""
+    try:
+        return processor_times(thread)[1] / 1e9
+    except (OSError, ValueError):
+        return math.inf  # and the difference of two such is no number, which is never at least one
 
 
 def _line_of(code: CodeType, instruction: int) -> int:

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from gpuprof._session.stacks import OWN_THREADS
-
+OWN_THREADS = "gpuprof-"
+"""The prefix of the names of gpuprof's threads."""
 THREAD = struct.Struct("<Iqqq")
 """A thread's processor time so far: track, time of the reading, nanoseconds for which the thread
 ran, nanoseconds for which it was ready to run but had no processor."""
