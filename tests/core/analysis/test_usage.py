@@ -262,6 +262,16 @@ def test_a_thread_that_holds_the_gil_is_named(tmp_path: Path) -> None:
     assert "while its thread burner runs: it waits for Python's global lock" in words(finding).says
 
 
+def test_ranks_that_wait_for_the_same_kind_of_thread_are_one_cause(tmp_path: Path) -> None:
+    """Without it in one of them alone, the other one takes as long."""
+    answer = ranks(tmp_path, (80, 40, 0, 40), (80, 40, 0, 40))
+    (finding,) = answer.findings
+    assert ("interpreter", {"Rank-0", "Rank-1"}) == (finding.cause, set(finding.workers))
+    assert pytest.approx(40 / 84, abs=0.03) == finding.saves
+    assert "stand still in the midst of their work, Rank-" in words(finding).says
+    assert "never waited for their other threads, the run would take at least 4" in helps(answer)
+
+
 def test_a_cause_in_what_is_not_explained_says_what_to_do(tmp_path: Path) -> None:
     """Rather than to mark the part that it is about."""
     answer = ranks(tmp_path, (40, 40, 0, 0), (80, 40, 0, 40))

@@ -555,6 +555,7 @@ def _joined(suspects: Sequence[Suspect]) -> Suspect:
             scope=findings[0].scope if len(scopes) == 1 else NAMES[ALL],
         ),
         activities=list(dict.fromkeys(chain.from_iterable(s.activities for s in suspects))),
+        excess={at: longer for s in suspects for at, longer in s.excess.items()},
     )
 
 
@@ -1138,12 +1139,21 @@ def _mostly_gets_less(record: Record, number: int, peers: Sequence[int]) -> bool
 
 
 def interpreter(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
-    """Processes that stand still in their work while another thread of Python runs."""
+    """Processes that stand still in their work while another thread of Python runs.
+
+    Ranks that have the same thread are one cause: without it in one of them, the others take as
+    long.
+    """
+    stopped: dict[tuple[str, str], list[Suspect]] = {}
     for number, usage in record.usage.items():
         if usage.thread is not None:
             lost = min(usage.stood_still, usage.thread.ran)
             if lost >= _LEAST_SHARE:
-                yield _stopped(record, "interpreter", number, lost, Facts(usage=usage))
+                suspect = _stopped(record, "interpreter", number, lost, Facts(usage=usage))
+                alike = suspect.finding.group, usage.thread.name
+                stopped.setdefault(alike, []).append(suspect)
+    for several in stopped.values():
+        yield _joined(sorted(several, key=lambda suspect: -suspect.finding.share))
 
 
 def _stopped(record: Record, cause: Name, number: int, share: float, facts: Facts) -> Suspect:

@@ -347,15 +347,21 @@ def _processor(finding: Finding) -> Words:
 
 
 def _interpreter(finding: Finding) -> Words:
-    thread = _usage(finding).thread
-    name = "another thread" if thread is None else f"its thread {thread.name}"
-    to_move = f"another thread of {finding.worker}"
-    if thread is not None:
-        to_move = f"the thread {thread.name} of {finding.worker}"
+    thread, who = _usage(finding).thread, listed(finding.workers)
+    name = "another thread" if thread is None else f"the thread {thread.name}"
+    if len(finding.workers) > 1:
+        says = (
+            f"{who} stand still in the midst of their work, {finding.worker} for "
+            f"{duration(finding.seconds)} a step, while {name} runs in each of them: they wait"
+        )
+    else:
+        says = (
+            f"{who} stands still for {duration(finding.seconds)} a step in the midst of its work "
+            f"while its {name.removeprefix('the ')} runs: it waits"
+        )
     return Words(
-        f"{finding.worker} stands still for {duration(finding.seconds)} a step in the midst of its "
-        f"work while {name} runs: it waits for Python's global lock (GIL), or for that thread.",
-        f"Let {to_move} work in a process, or in code that releases the GIL.",
+        f"{says} for Python's global lock (GIL), or for that thread.",
+        f"Let {name} of {who} work in a process, or in code that releases the GIL.",
     )
 
 
@@ -659,7 +665,7 @@ _IF: Mapping[Name, str] = {
     "imbalance": "if {group} were balanced {where}",
     "server": "if calls of {server} took half the time",
     "processor": "if {worker} never waited for a processor",
-    "interpreter": "if {worker} never waited for its other threads",
+    "interpreter": "if {workers} never waited for {their} other threads",
     "tail": "if no sample were longer than {limit}",
     "sample wait": "if {scope} took no time",
     "uneven tokens": "if all workers of {group} had as many tokens",
