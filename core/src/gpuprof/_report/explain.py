@@ -422,13 +422,16 @@ def _largest_place(shares: Iterable[Share]) -> list[Share]:
 def _who(answer: Explanation, shares: Sequence[Share]) -> tuple[str, Sequence[Share]]:
     """The worker with nearly all of a group's shares, or else the group; and the shares of it.
 
-    Of a group of several, the worker only if it is part of a cause: else the others take as long.
+    Of a group of several, the worker only if it is part of a cause that is not about all of them:
+    else the others take as long.
     """
     worker, most = _largest(shares, "worker")
     group = shares[0].group
-    several = any(times.group == group and times.workers > 1 for times in answer.groups)
-    accused = any(worker in finding.workers for finding in answer.findings)
-    if most >= _NEARLY_ALL * _sum(shares) and (accused or not several):
+    count = next((times.workers for times in answer.groups if times.group == group), 1)
+    accused = any(
+        worker in finding.workers and len(finding.workers) < count for finding in answer.findings
+    )
+    if most >= _NEARLY_ALL * _sum(shares) and (accused or count == 1):
         return worker, [share for share in shares if share.worker == worker]
     return group, shares
 
