@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from gpuprof._analysis import causes, levels, reading, stragglers
+from gpuprof._analysis import causes, levels, odds, reading, stragglers
 from gpuprof._analysis.explain import Explanation
 from gpuprof._analysis.loop import Loop
 from gpuprof._analysis.run import OUTSIDE
@@ -819,6 +819,13 @@ def test_without_keys_a_straggler_is_still_named(tmp_path: Path) -> None:
     """Who is slower than the others needs no path; what it saves does."""
     first = answer(tmp_path, Job("slow rank", seed=3, keys=False)).findings[0]
     assert ("RolloutGroup-1", "rollout/predict", None) == (first.worker, first.scope, first.saves)
+
+
+def test_what_is_far_apart_is_so_although_it_resembles_what_came_before() -> None:
+    """One of two ranks gets slower, and the other takes 50 times as long, or twice."""
+    slower = np.linspace(1, 3, 9)
+    assert odds.apart(150 + slower, slower) < 1e-4
+    assert odds.apart(6 + slower, slower) > 1e-3
 
 
 def test_two_slow_scopes_that_wait_for_each_other_are_one_cause(tmp_path: Path) -> None:

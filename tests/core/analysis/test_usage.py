@@ -107,6 +107,16 @@ def test_on_a_busy_machine_a_collective_is_no_cause(
         )
 
 
+@pytest.mark.parametrize(("work", "grade"), [(80, "hint"), (150, "named")])
+def test_on_a_busy_machine_a_rank_must_be_slower_to_be_named(
+    work: int, grade: str, tmp_path: Path
+) -> None:
+    """All wait for a third of the time for a processor, and it slows some more than others."""
+    answer = ranks(tmp_path, *[(60, 40, 20, 0)] * 3, (work, work - 20, 20, 0))
+    slow = next(finding for finding in answer.findings if finding.cause == "rank")
+    assert ("Rank-3", grade) == (slow.worker, slow.grade)
+
+
 @pytest.mark.parametrize(("ready", "grade", "saves"), [(0, "named", 0.5), (30, "hint", 0.125)])
 def test_on_a_busy_machine_a_wait_for_data_is_a_hint(
     ready: int, grade: str, saves: float, tmp_path: Path

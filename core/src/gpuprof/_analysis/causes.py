@@ -83,6 +83,8 @@ as much as one in ten is, in jobs whose truth is known."""
 _OF_TWO = 1.2
 """How many times as long as the other a rank of two must take to be named: with less, nobody knows
 which of the two is the unusual one."""
+_OF_A_BUSY_MACHINE = 1.5
+"""How many times as slow a rank must be on a busy machine, which slows some more than others."""
 _BOTTLENECK = 0.4
 """Share of the run that the work of a group at one place must save to be what bounds the run."""
 _IN_A_HALF = 0.015
@@ -828,6 +830,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         "node": straggler.alone,
         "half": is_half,
         "starved": difference >= STARVED,
+        "busy": cause in _SLOW and bool(record.lack) and straggler.ratio < _OF_A_BUSY_MACHINE,
         "outside": straggler.place == OUTSIDE
         and not (straggler.awaited or comparable.works_outside(run, numbers)),
     }

@@ -40,7 +40,7 @@ def chance_of(values: Floats, parts: Sequence[tuple[int, int]], rise: float) -> 
     share = odds.independent_share(left)
     within, without = (math.ceil(rows.sum() * share) for rows in (is_within, ~is_within))
     # of integers, as a long run has more ways than fit into a float
-    ways: int = len(values) ** (2 * len(parts))
+    ways = math.comb(len(values) + 1, 2 * len(parts))
     return ways / math.comb(within + without, within)
 
 

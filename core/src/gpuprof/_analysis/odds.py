@@ -12,6 +12,8 @@ CERTAIN = 0.01
 """The corrected probability of chance below which something is said."""
 LEAST_STEPS = 8
 """Steps below which nothing tells chance from a cause."""
+_FAR_APART = 2.0
+"""How many times the range of either, in logs, lies between values that are far apart."""
 _NONE = 1e-12
 """The largest correlation that is 0 but for rounding."""
 
@@ -81,7 +83,8 @@ def apart(own: NDArray[np.float64], others: NDArray[np.float64]) -> float:
     """The probability of all of some values above all of equally many others, if they are alike.
 
     It is 1 if they are not apart. Both are in order of time, and resemble the values before them as
-    much as their ratio does.
+    much as their ratio does. But if they are apart by far more than either of them varies, that is
+    no reason.
 
     >>> values = np.array([1.0, 3.0, 2.0, 2.0])
     >>> round(apart(values + 9, values), 4), apart(values + 1, values)
@@ -89,7 +92,10 @@ def apart(own: NDArray[np.float64], others: NDArray[np.float64]) -> float:
     """
     if own.min() <= others.max() or others.min() <= 0:
         return 1.0
-    count = int(len(own) * independent_share(np.log(own / others)))
+    gap = math.log(own.min() / others.max())
+    widest = math.log(max(own.max() / own.min(), others.max() / others.min()))
+    share = 1.0 if gap >= _FAR_APART * widest else independent_share(np.log(own / others))
+    count = int(len(own) * share)
     return 1 / math.comb(2 * count, count)
 
 
