@@ -91,7 +91,8 @@ def address() -> Iterator[str]:
 def ran(address: str, tmp_path_factory: pytest.TempPathFactory) -> RunJob:
     """Runs a framework's job.
 
-    ``plain`` is without gpuprof. With it, its profiler is ``on`` or ``off``, or ``on`` in a release
+    ``plain`` is without gpuprof. With it, its profiler is ``on`` or ``off``, or ``off`` while
+    gpuprof is to record ``times``, or ``on`` in a release
     that is ``unknown``, or one whose steps have ``changed``, or with an nsys that is ``broken``.
     ``experimental`` is ``on`` in the job of its experimental trainers, ``samples`` in that of its
     agent loop.
@@ -99,13 +100,15 @@ def ran(address: str, tmp_path_factory: pytest.TempPathFactory) -> RunJob:
 
     def start(framework: Framework, mode: str) -> tuple[int, Job]:
         place = tmp_path_factory.mktemp(f"{framework.package}-{mode}")
-        off = mode in ("plain", "off")
+        off = mode in ("plain", "off", "times")
         job = f"{mode}_job" if mode in ("experimental", "samples") else "job"
         words = [str(JOBS / f"{framework.package}_{job}.py"), *arguments(framework, place)]
         words += framework.off if off else framework.on
         disguise(framework, mode, place)
         variables = {"RAY_ADDRESS": address, "PYTHONWARNINGS": "ignore"}
         variables.update({} if off else framework.variables)
+        if mode == "times":
+            variables["GPUPROF_ENABLED"] = "true"
         if mode == "broken":
             (place / "nsys").symlink_to("/bin/false")
             variables["PATH"] = f"{place}:{os.environ['PATH']}"

@@ -65,6 +65,13 @@ class TestJob(JobChecks):
         """The controller's steps and the workers' scopes are in one run."""
         assert "actor_rollout_ref-1" in ran(VERL, "on").command("explain")
 
+    def test_without_a_profiler_its_times_are_explained(self, ran: RunJob) -> None:
+        """As far as asked for: verl's settings select nothing."""
+        job = ran(VERL, "times")
+        assert [] == [*job.run.rglob("*.nsys-rep")]
+        assert "if actor_rollout_ref-1 were as fast as its group's median" in job.log
+        assert "1. actor_rollout_ref-1 is slow in update_policy: " in job.command("explain")
+
     def test_the_controllers_report_has_its_steps(self, ran: RunJob) -> None:
         """Each of them, by the names that verl gives to its parts."""
         (report,) = (

@@ -59,8 +59,8 @@ def _say_if_nothing_began(package: str) -> None:
     if driver is None or not driver.began():
         sys.stderr.write(
             f"gpuprof: --integrate: nothing is recorded, because {package}'s settings select "
-            "nothing, or its trainer did not run; gpuprof run without --integrate records the job "
-            "as it is\n"
+            "nothing, or its trainer did not run; GPUPROF_ENABLED=true records times without a "
+            "profiler, and gpuprof run without --integrate records the job as it is\n"
         )
 
 

@@ -105,8 +105,8 @@ class Planner:
             )
             key = self.config.where("backend")
             raise ToolError(
-                f"{key}: {self.config.backend!r}: {missing}; or set {key}: none for timing trees "
-                "only"
+                f"{key}: {self.config.backend!r}: {missing}; or set {_without(key)} for timing "
+                "trees only"
             )
         return tool  # type: ignore[no-any-return]
 
@@ -210,7 +210,7 @@ class Planner:
             raise PluginError(
                 config.backend,
                 f"{backend}: {config.backend!r} does nothing to a worker: it has none of the hooks "
-                f"{', '.join(loading.ACTING)}; set {backend}: none for timing trees only",
+                f"{', '.join(loading.ACTING)}; set {_without(backend)} for timing trees only",
             )
         worker = attrs.evolve(
             worker,
@@ -466,6 +466,15 @@ def common_tool(tools: Sequence[Tool]) -> Tool:
 
 def _united(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for group in groups for text in group))
+
+
+def _without(key: str) -> str:
+    """How to set no backend, given the full path of its key: another system's has no such value.
+
+    >>> _without("profiling.backend"), _without("global_profiler.tool")
+    ('profiling.backend: none', 'GPUPROF_BACKEND=none')
+    """
+    return f"{key}: none" if key.split(".")[-1] == "backend" else "GPUPROF_BACKEND=none"
 
 
 def _load_parts(

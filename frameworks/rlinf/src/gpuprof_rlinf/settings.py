@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuprof.errors import ConfigError
 from gpuprof.settings import (
+    NOTHING_SELECTED,
     Integers,
     Translation,
     find,
@@ -64,7 +65,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         off = f"{SECTION} is missing or null"
         note = f"{SECTION}: missing or null, so nothing is profiled"
         return Translation(
-            {"backend": "none", "enabled": False},
+            NOTHING_SELECTED,
             SECTION,
             notes=(*notes, note),
             workers=WORKERS,
