@@ -107,6 +107,34 @@ def test_a_place_that_bounds_steps_has_a_line(tmp_path: Path) -> None:
     assert "Hottest lines\n" in text(found)
 
 
+def test_a_place_of_several_ranks_has_its_two_hottest_lines_once(tmp_path: Path) -> None:
+    """Also beside a cause in another group, which saves less than they take."""
+    driver = SimulatedLedger("Runner", "driver")
+    ranks = [SimulatedLedger(f"A-{rank}") for rank in range(3)]
+    samples: list[list[Any]] = [[] for _ in ranks]
+    for step in range(40):
+        begin, keys = step * 120 * MS, [f"ray:{step}:{rank}" for rank in range(3)]
+        driver.step(step, begin, begin + 120 * MS)
+        driver.span("advantage", begin, begin + 20 * MS)
+        driver.span("ray.get", begin + 20 * MS, begin + 120 * MS, waits_for="*", waits=keys)
+        for rank, (ledger, key) in enumerate(zip(ranks, keys, strict=True)):
+            driver.sent(begin + 20 * MS - 1, begin + 20 * MS, key)
+            end = begin + (117 + (step + rank) % 3) * MS
+            ledger.span("A.sample", begin + 20 * MS, end, releases=[key])
+            for at in range(20, 117, 10):
+                stack = [MAIN, BATCH if at < 80 else RESIZE]
+                start = begin + at * MS
+                samples[rank].append((stack, 1, 1, 1, start, start + 10 * MS))
+    driver.write(tmp_path / "run")
+    for ledger, mine in zip(ranks, samples, strict=True):
+        write_stacks(ledger.write(tmp_path / "run"), mine)
+    found = answer(tmp_path / "run")
+    assert ["driver"] == [finding.cause for finding in found.findings]
+    lines = [(line.name, line.line) for line in found.lines if line.scope == "A.sample"]
+    assert [("data.batch", 88), ("data.resize", 41)] == lines
+    assert "; data.batch at data.py:88 takes 49 % of a step" in helps(found)
+
+
 def test_what_is_in_no_scope_has_a_line(tmp_path: Path) -> None:
     """A rank that begins late has it as the line of its cause, and of what bounds a step.
 
@@ -161,9 +189,9 @@ def outside(
 
 def test_other_threads_have_no_line_while_the_main_one_works(tmp_path: Path) -> None:
     """Such as one that holds the lock that the main thread wants."""
-    (line,) = outside(tmp_path / "run", [MAIN, BATCH])
-    assert ("data.batch", 88) == (line.name, line.line)
-    assert pytest.approx(0.8) == line.share
+    lines = outside(tmp_path / "run", [MAIN, BATCH])
+    assert [("data.batch", 88), ("data.resize", 41)] == [(each.name, each.line) for each in lines]
+    assert [pytest.approx(0.8), pytest.approx(0.2)] == [each.share for each in lines]
 
 
 def test_what_the_main_thread_waits_for_has_a_line(tmp_path: Path) -> None:

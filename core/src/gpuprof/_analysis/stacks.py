@@ -308,10 +308,29 @@ class Code:
             own, with_samples = own.working(), [peer.working() for peer in with_samples]
         return self._line("extra", mine[-1], scope, own, with_samples)
 
-    def most(self, process: Process, scope: str) -> Line | None:
-        """The line that takes most of a process's time in a place."""
+    def most(self, process: Process, scope: str, but: Line | None = None) -> Line | None:
+        """The line that takes most of a process's time in a place.
+
+        Args:
+            but: another one, whose time does not count: then it must be the user's own.
+        """
         own = self._folded(process, self._places(scope))
-        return None if own is None else self._line("most", process, scope, own, [])
+        if own is None or but is None:
+            return None if own is None else self._line("most", process, scope, own, [])
+        at = but.file, but.line
+        rest = {
+            stack: seconds
+            for stack, seconds in own.seconds.items()
+            if not any((function.file, line) == at for function, line in stack)
+        }
+        left = sum(rest.values()) / own.total if own.total else 0.0
+        folded = Folded(rest, round(own.samples * left), own.steps)
+        line = self._line("most", process, scope, folded, [])
+        if line is None or line.share * left < _LEAST_SHARE or LIBRARY.search(line.file):
+            return None
+        return attrs.evolve(
+            line, seconds=but.seconds, share=line.share * left, of_line=line.of_line * left
+        )
 
     def outside(self, process: Process) -> Folded | None:
         """What a process does in steps in no scope; ``None`` without samples."""
@@ -499,11 +518,16 @@ def find(
     shares: defaultdict[tuple[int, int], float] = defaultdict(float)
     for (number, place, _), by_step in loop.shares.items():
         shares[number, place] += float(by_step.mean())
-    lines = []
-    for (number, place), share in sorted(shares.items(), key=lambda item: -item[1])[:_MOST_LINES]:
+    lines: list[Line | None] = []
+    places: set[tuple[str, str]] = set()
+    for (number, place), share in sorted(shares.items(), key=lambda item: -item[1]):
         process, scope = loop.run.processes[number], loop.name(place, number)
-        if share >= _LEAST_PLACE and (process.name, scope) not in pairs:
-            lines.append(code.most(process, scope))
+        is_known = (process.name, scope) in pairs or (process.group, scope) in places
+        if share >= _LEAST_PLACE and not is_known and len(places) < _MOST_LINES:
+            places.add((process.group, scope))
+            line = code.most(process, scope)
+            second = None if line is None else code.most(process, scope, but=line)
+            lines += [line, second]
     lines.append(code.in_warm_up())
     growing = code.growing(*grows) if all(grows) else None
     return of_findings, [line for line in lines if line is not None], growing, code.problems

@@ -245,7 +245,7 @@ def helps(answer: Explanation) -> str:
     causes = [finding for finding in answer.findings if finding.cause not in ("once", "leak")]
     for finding in causes:
         if finding.saves is not None and finding.saves >= _LEAST_SAVED:
-            lead = _lead(answer, max(_LEAST_LEAD, 2 * finding.saves))
+            lead = _lead(answer, max(_LEAST_LEAD, 2 * finding.saves), finding)
             doubt = ""
             if finding.grade == "hint" and busy(answer.processes):
                 doubt = ", unless the busy machine is why"
@@ -323,28 +323,31 @@ def _action(answer: Explanation, finding: Finding) -> str:
     return action[:1].lower() + action[1:].removesuffix(".")
 
 
-def _lead(answer: Explanation, least: float) -> str:
-    """The line of a worker without peers that takes most of a step, as a clause; or nothing."""
-    part, line = _leading(answer, least)
+def _lead(answer: Explanation, least: float, cause: Finding | None = None) -> str:
+    """The line that takes most of a step in a group, as a clause; or nothing; see `_leading`."""
+    part, line = _leading(answer, least, cause)
     if line is None:
         return ""
     return f"{line.name} at {stacks.where(line)} takes {percentage(part)} of a step"
 
 
-def _leading(answer: Explanation, least: float) -> tuple[float, Line | None]:
-    """The line that takes most of a step in a worker without peers, if that is enough.
+def _leading(
+    answer: Explanation, least: float, cause: Finding | None = None
+) -> tuple[float, Line | None]:
+    """The line that takes most of a step in a group, if that is enough.
 
-    Such a worker can be compared with nobody, so causes about ranks cannot be about it.
+    Of a group of several only beside a cause that is about another group: else its ranks were
+    compared.
     """
     alone = {group.group for group in answer.groups if group.workers == 1}
-    parts = [
-        (line.share * share.share * answer.seconds["in_steps"], line)
-        for line in answer.lines
-        for share in answer.shares
-        if (share.worker, share.scope) == (line.worker, line.scope) and share.group in alone
-    ]
-    part, line = max(parts, key=lambda pair: pair[0], default=(0.0, None))
-    return (part, line) if part >= least else (0.0, None)
+    parts: list[tuple[float, Line | None]] = []
+    for line in answer.lines:
+        group = next((share.group for share in answer.shares if share.worker == line.worker), "")
+        if group in alone or (cause is not None and cause.group != group):
+            there = (s for s in answer.shares if (s.group, s.scope) == (group, line.scope))
+            parts.append((line.share * _sum(list(there)) * answer.seconds["in_steps"], line))
+    most = max(parts, key=lambda pair: pair[0], default=(0.0, None))
+    return most if most[0] >= least else (0.0, None)
 
 
 def remedy(answer: Explanation) -> str:
