@@ -2008,6 +2008,16 @@ def test_a_step_that_is_not_there_is_refused(tmp_path: Path) -> None:
         explain(run, 12)
 
 
+def test_steps_that_are_all_left_out_are_counted_by_why(tmp_path: Path) -> None:
+    """Here, as the reader has asked for."""
+    rank = SimulatedLedger("Rank-0")
+    for step in range(3):
+        rank.step(step, step * 100 * MS, (step + 1) * 100 * MS)
+        rank.span("work", step * 100 * MS, step * 100 * MS + 50 * MS)
+    with pytest.raises(ConfigError, match="of 3, left out are 3 warm-up; run more steps"):
+        explain(reading.read(write_run(tmp_path, [rank]), warm_up=3))
+
+
 def test_a_run_without_steps_is_refused(tmp_path: Path) -> None:
     """With what marks them."""
     made = SimulatedLedger("A-0")

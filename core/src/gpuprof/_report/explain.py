@@ -954,9 +954,15 @@ def no_steps(run: Run) -> str:
     """Why no step can be explained, and what to do, first what needs no edit of the job."""
     if run.steps:
         fewer = ", or set --warmup 0" if any(step.warm_up for step in run.steps) else ""
+        counts = {
+            "warm-up": sum(step.warm_up for step in run.steps),
+            "captured": sum(step.captured for step in run.steps),
+            "incomplete": sum(not step.complete for step in run.steps),
+        }
+        left_out = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         return (
-            f"no step can be explained: of {len(run.steps)} all are warm-up, captured or "
-            f"incomplete; run more steps{fewer}"
+            f"no step can be explained: of {len(run.steps)}, left out are {left_out}; run more "
+            f"steps{fewer}"
         )
     driven = any(process.role == "driver" for process in run.processes)
     where = "`with profiler.step(i):` in the driver or " if driven else ""
