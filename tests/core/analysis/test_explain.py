@@ -1328,6 +1328,16 @@ def test_what_a_rank_does_in_no_scope_is_the_answer(
     assert would_help == helps(found)
 
 
+def test_what_is_not_explained_is_not_what_another_scope_is_about(tmp_path: Path) -> None:
+    """A rank that is slow in a scope does outside of all scopes what all ranks do."""
+    found = prepared(tmp_path, runs=False)
+    (finding,) = found.findings
+    in_scope = attrs.evolve(finding, cause="rank", scope="forward")
+    said = bounds(attrs.evolve(found, findings=[in_scope]))
+    assert said.startswith("not known: ")
+    assert said.endswith(" Worker-0 outside any scope")
+
+
 def test_who_may_wait_for_another_group_is_not_named(tmp_path: Path) -> None:
     """The others wait for it, but it may itself wait for a process that is no rank."""
     (finding,) = prepared(tmp_path, runs=False, served=True).findings

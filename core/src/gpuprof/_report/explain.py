@@ -207,7 +207,8 @@ def _suspect(answer: Explanation) -> str:
     confidence = answer.confidence
     for finding, line in zip(answer.findings, answer.extra, strict=True):
         is_of_one = finding.cause in (*OF_A_WORKER, "recurring")
-        is_about_it = is_of_one and confidence.worker in finding.workers
+        in_no_scope = finding.scope == confidence.scope or finding.scope.startswith("(")
+        is_about_it = is_of_one and in_no_scope and confidence.worker in finding.workers
         if is_about_it and finding.saves is not None and finding.saves >= _LEAST_SAVED:
             share = percentage(confidence.seconds / answer.seconds["mean"])
             where = _without_brackets(confidence.scope)
