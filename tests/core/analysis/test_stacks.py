@@ -537,3 +537,14 @@ def test_the_child_that_works_longest_is_a_hint(tmp_path: Path) -> None:
 def test_no_child_is_accused_without_need(about: dict[str, Any], tmp_path: Path) -> None:
     """Where it works hardly longer, or nothing tells which one is usual, or nobody waits."""
     assert "rank" not in [finding.cause for finding in vectorised(tmp_path, **about).findings]
+
+
+def test_a_process_that_waits_for_what_nobody_records_is_not_to_be_made_faster(
+    tmp_path: Path,
+) -> None:
+    """It is alone in the record, but its stacks tell that it waits, as for a pool."""
+    found = vectorised(tmp_path, [])
+    wait = "multiprocessing.connection.Connection._recv"
+    assert f"see what Program-0 waits for in {wait} at " in helps(found)
+    said = " ".join(text(found).split())
+    assert f"mostly waits there, in {wait}, for processes that are not recorded." in said

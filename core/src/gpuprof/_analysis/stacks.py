@@ -143,7 +143,7 @@ class Folded:
         seconds = {
             stack: took
             for stack, took in self.seconds.items()
-            if not stack or not _OTHERS.match(stack[-1][0].full_name)
+            if not stack or not waits_for_others(stack[-1][0].full_name)
         }
         share = sum(seconds.values()) / self.total if self.total else 0.0
         return Folded(seconds, round(self.samples * share), self.steps)
@@ -739,6 +739,15 @@ def last_places(run: Run) -> list[tuple[Place, list[str]]]:
             for (_, place), _ in seen.most_common(1):
                 places.setdefault(place, []).append(process.name)
     return list(places.items())
+
+
+def waits_for_others(function: str) -> bool:
+    """Whether a process waits for another one in a function, given its name after its module's.
+
+    >>> waits_for_others("multiprocessing.pool.Pool.map"), waits_for_others("json.loads")
+    (True, False)
+    """
+    return _OTHERS.match(function) is not None
 
 
 def is_idle(stack: Stack) -> bool:

@@ -40,12 +40,21 @@ class Words:
     action: str
 
 
-def words(finding: Finding, at: str = "") -> Words:
+def words(finding: Finding, at: str = "", waits_in: str = "") -> Words:
     """A finding in words.
 
     Args:
         at: the line of the user's own with at least half of the extra time; empty without one.
+        waits_in: the function in which it waits for another process for most of its time; empty if
+            it does not.
     """
+    if waits_in and finding.cause == "bottleneck":
+        return Words(
+            f"{_who(finding)} is {_where(finding)} for {duration(finding.seconds)} a step, "
+            f"{percentage(finding.share)} of the run, and mostly waits there, in {waits_in}, for "
+            "processes that are not recorded.",
+            "See what these do: py-spy dump --pid PID shows a Python process.",
+        )
     of_cause = _WORDS[finding.cause](finding)
     if at and finding.cause in ("pauses", "once"):  # it is not the machine
         once = f"Once is no pattern: if it comes back, see {at}."

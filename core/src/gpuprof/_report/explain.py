@@ -23,7 +23,14 @@ from gpuprof._analysis.odds import LEAST_STEPS
 from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Process, Run
 from gpuprof._analysis.samples import Attribute
-from gpuprof._analysis.stacks import LEAST_QUIET, Line, Place, busiest, last_places
+from gpuprof._analysis.stacks import (
+    LEAST_QUIET,
+    Line,
+    Place,
+    busiest,
+    last_places,
+    waits_for_others,
+)
 from gpuprof._analysis.usage import FAULT, busy
 from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
 from gpuprof._artifacts.early_ends import listed, sentences
@@ -311,6 +318,11 @@ def helps(answer: Explanation) -> str:
     if scope in SUSPENDED:  # which takes as long as whatever is awaited
         faster = f"{nobody}see what {who} awaits in {scope}: it takes {share} of a step"
     part, line = _leading(answer, _LEAST_LEAD)
+    if line is not None and line.scope == scope and waits_for_others(line.name):
+        return (
+            f"{nobody}see what {who} waits for in {line.name} at {stacks.where(line)}: it takes "
+            f"{percentage(part)} of a step"
+        )
     if line is not None and line.scope == scope:
         of_it = percentage(min(1.0, part / _sum(largest)))
         return f"{faster}, {of_it} of that in {line.name} at {stacks.where(line)}"
@@ -327,7 +339,7 @@ def _action(answer: Explanation, finding: Finding) -> str:
 def _lead(answer: Explanation, least: float, cause: Finding | None = None) -> str:
     """The line that takes most of a step in a group, as a clause; or nothing; see `_leading`."""
     part, line = _leading(answer, least, cause)
-    if line is None:
+    if line is None or waits_for_others(line.name):
         return ""
     return f"{line.name} at {stacks.where(line)} takes {percentage(part)} of a step"
 
@@ -819,7 +831,8 @@ def _of_users(line: Line | None) -> str:
 
 
 def _finding(answer: Explanation, number: int, finding: Finding, line: Line | None) -> str:
-    advice = words(finding, _of_users(line))
+    waits_in = line.name if line is not None and waits_for_others(line.name) else ""
+    advice = words(finding, _of_users(line), waits_in)
     lines = [_tables.labelled(f"{number}. ", advice.says)]
     if line is not None:
         lines.append(_tables.labelled("   line    ", stacks.words(line)))
