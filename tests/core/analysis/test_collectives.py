@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from gpuprof._analysis import reading
 from gpuprof._analysis.run import WAIT, Collective
+from gpuprof._report.causes import words
 from gpuprof._report.explain import bounds, explain
 from support.simulated_run import SimulatedLedger, write_run
 
@@ -244,3 +245,51 @@ def test_a_loader_that_is_always_as_slow(late: float, tmp_path: Path) -> None:
 
     run = reading.read(ddp(tmp_path, load, leaves=lambda rank: late if rank == 1 else 0))
     assert [Collective("Worker", "backward")] == run.recognised
+
+
+def accumulating(
+    directory: Path, micro_batches: Sequence[int], meets: bool = True, outside: bool = False
+) -> Path:
+    """Ranks that go through so many micro-batches a step, and meet in the last `backward`.
+
+    Args:
+        outside: whether nearly all of the work is in no scope.
+    """
+    random = np.random.default_rng(1)
+    ledgers = [SimulatedLedger(f"Worker-{rank}") for rank in range(len(micro_batches))]
+    now = [0.0] * len(ledgers)
+    for step in range(40):
+        begins, ready = list(now), list(now)
+        for rank, (ledger, count) in enumerate(zip(ledgers, micro_batches, strict=True)):
+            for call in range(count):
+                ready[rank] = now[rank] + float(random.normal(20, 1))
+                begin = ready[rank] - 0.1 if outside else now[rank]
+                ledger.span("forward", int(begin * MS), int(ready[rank] * MS))
+                now[rank] = ready[rank] + (0.1 if outside else float(random.normal(5, 0.2)))
+                if call < count - 1:
+                    ledger.span("backward", int(ready[rank] * MS), int(now[rank] * MS))
+        met = max(now) + 2
+        for rank, ledger in enumerate(ledgers):
+            now[rank] = met if meets else now[rank]
+            ledger.span("backward", int(ready[rank] * MS), int(now[rank] * MS))
+            ledger.step(step, int(begins[rank] * MS), int(now[rank] * MS))
+    return write_run(directory, ledgers)
+
+
+def test_ranks_with_other_numbers_of_micro_batches_meet_in_the_last_one(tmp_path: Path) -> None:
+    """So those that have fewer wait there, and the one with more is said to have more to do."""
+    run = reading.read(accumulating(tmp_path / "in", [2, 2, 4]))
+    assert [Collective("Worker", "backward")] == run.recognised
+    (finding,) = explain(run).findings
+    assert ("imbalance", ["Worker-2"]) == (finding.cause, finding.workers)
+    (finding,) = explain(
+        reading.read(accumulating(tmp_path / "out", [2, 2, 4], outside=True))
+    ).findings
+    assert ("rank", ["Worker-2"]) == (finding.cause, finding.workers)
+    said = words(finding).says
+    assert "Worker-2 enters forward 4 times a step, and the others 2 times: it may have" in said
+
+
+def test_other_numbers_of_calls_alone_are_no_collective(tmp_path: Path) -> None:
+    """Each goes on by itself."""
+    assert [] == reading.read(accumulating(tmp_path, [2, 2, 4], meets=False)).recognised

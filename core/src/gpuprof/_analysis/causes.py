@@ -83,6 +83,8 @@ as much as one in ten is, in jobs whose truth is known."""
 _OF_TWO = 1.2
 """How many times as long as the other a rank of two must take to be named: with less, nobody knows
 which of the two is the unusual one."""
+_MORE_CALLS = 1.25
+"""How many times as often as its peers a slow rank must enter a scope for that to be said."""
 _OF_A_BUSY_MACHINE = 1.5
 """How many times as slow a rank must be on a busy machine, which slows some more than others."""
 _BOTTLENECK = 0.4
@@ -235,6 +237,8 @@ class Facts:
         starved: share of its time that the process, ready to run, waited for a processor, if that
             may be what it takes longer.
         peers: the same of the others on its node, in the median; ``None`` without others.
+        calls: a scope that it enters more often in a step than its peers, and how often each does;
+            empty without one.
         faults: how many page faults more than usual, or than its peers, read a disk in a step, if
             that may be what it takes longer.
         usage: what the process used; ``None`` for causes that are no matter of that.
@@ -270,6 +274,7 @@ class Facts:
     sent: tuple[float, float] = (0.0, 0.0)
     starved: float = 0.0
     peers: float | None = None
+    calls: tuple[str, float, float] = ("", 0.0, 0.0)
     faults: float = 0.0
     usage: Usage | None = None
     left: tuple[float, int] | None = None
@@ -858,6 +863,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
                 parts=_parts(record, straggler),
                 first=_first(record, straggler),
                 starved=starvation if may_explain else 0.0,
+                calls=_more_calls(record, straggler),
                 faults=faults if faults * FAULT >= _MOST_OF_IT * straggler.excess else 0.0,
                 called=run.driver is not None,
                 ranks=_to_capture(record, straggler.group, ranks),
@@ -910,6 +916,24 @@ def _more_faults(record: Record, number: int) -> float:
     if number not in record.usage or not others:
         return 0.0
     return record.usage[number].faults - float(np.median(others))
+
+
+def _more_calls(record: Record, straggler: Straggler) -> tuple[str, float, float]:
+    """The outermost scope that the slow ranks enter more often than the others; see `Facts.calls`.
+
+    Then they may have more to do, such as more micro-batches.
+    """
+    run, members = record.run, record.run.groups[straggler.group]
+    mine = np.isin([process.number for process in members], straggler.processes)
+    if mine.all():
+        return "", 0.0, 0.0
+    places = comparable.common_places(run, straggler.group)
+    for place in sorted((p for p in places if p >= 0), key=lambda p: run.places[p].depth):
+        calls = run.matrix("calls", place, members)[record.usual]
+        own, others = (float(np.median(calls[:, who])) for who in (mine, ~mine))
+        if others >= 1 and own >= _MORE_CALLS * others and run.places[place].waits_for is None:
+            return record.name(place), own, others
+    return "", 0.0, 0.0
 
 
 def another_part(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:

@@ -253,8 +253,12 @@ def _has_below(run: Run, place: int, hidden: set[int]) -> bool:
 
 
 def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls]:
-    """The calls of a place, in steps in which all ranks make the usual number of them."""
-    counts, rows, firsts = [], [], []
+    """The calls of a place, in steps in which all ranks make the usual number of them.
+
+    If ranks that mark their own steps make different numbers of calls, only the last one of each
+    step: with gradients that are accumulated, that is the one in which they meet.
+    """
+    counts, rows, firsts, lasts = [], [], [], []
     for process in members:
         spans, offset = process.ledger.spans, process.ledger.offset
         mine = np.flatnonzero((process.places == place)[spans["place"]])
@@ -268,20 +272,22 @@ def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls]:
         at = np.searchsorted(begins[own_steps], starts, "right") - 1
         inside = (at >= 0) & (starts < ends[own_steps[at]])
         steps = own_steps[at[inside]]
-        count = np.bincount(steps, minlength=len(run.steps))
-        counts.append(count)
+        counts.append(np.bincount(steps, minlength=len(run.steps)))
         rows.append(mine[inside])
         # the calls are in order of time, and so of the steps' beginnings
-        first = np.full(len(run.steps), -1)
+        first, last = np.full((2, len(run.steps)), -1)
         first[steps[::-1]] = np.arange(len(steps))[::-1]
+        last[steps] = np.arange(len(steps))
         firsts.append(first)
+        lasts.append(last)
     of_ranks = np.array(counts)
     same_count = (of_ranks == of_ranks[0]).all(axis=0) & (of_ranks[0] > 0)
-    usual = np.bincount(of_ranks[0][same_count])
-    if not len(usual):
-        return []
-    size = int(usual.argmax())
+    size = int(np.bincount(of_ranks[0][same_count]).argmax()) if same_count.any() else 0
     chosen = np.flatnonzero(same_count & (of_ranks[0] == size))
+    mark_steps = run.edges.keys() >= {process.number for process in members}
+    if len(chosen) < _LEAST_STEPS and mark_steps:
+        firsts, size = lasts, 1
+        chosen = np.flatnonzero((of_ranks > 0).all(axis=0))
     if len(chosen) < _LEAST_STEPS or size > _MOST_CALLS:
         return []
     calls, usual_steps = [], np.isin(chosen, run.usual)

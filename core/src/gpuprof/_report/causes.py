@@ -76,6 +76,12 @@ def words(finding: Finding, at: str = "", waits_in: str = "") -> Words:
     if finding.others_waited > _LEAST_WAITED * finding.seconds:
         wait = duration(finding.others_waited)
         says += f" The others of {their} group waited {wait} a step meanwhile."
+    scope, own, others = finding.facts.calls
+    if scope:
+        says += (
+            f" {finding.worker} enters {scope} {own:g} times a step, and the others {others:g} "
+            "times: it may have more to do."
+        )
     if finding.facts.starved >= STARVED:
         share = percentage(finding.facts.starved)
         says += f" {finding.worker} waited {share} of its time for a processor: that may be why."
