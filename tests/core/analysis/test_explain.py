@@ -1138,6 +1138,26 @@ def test_what_recurs_outside_of_all_scopes_is_said_to(tmp_path: Path) -> None:
     assert pytest.approx(0.28, abs=0.01) == finding.saves
 
 
+def test_what_all_ranks_do_in_every_20th_step_is_a_cause_though_it_is_rare(tmp_path: Path) -> None:
+    """Such as an evaluation, in no scope."""
+    ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(3)]
+    begin = 0
+    for step in range(90):
+        end = begin + (650 if step % 20 == 19 else 50) * MS
+        for rank, ledger in enumerate(ranks):
+            ledger.step(step, begin, end)
+            ledger.span("forward", begin, begin + 10 * MS + (step + rank) % 3 * MS)
+        begin = end
+    found = explain(reading.read(write_run(tmp_path / "run", ranks)))
+    (finding,) = found.findings
+    assert ("recurring", 20, 3) == (finding.cause, finding.facts.every, len(finding.workers))
+    assert pytest.approx(4 * 600 / (90 * 50 + 4 * 600), abs=0.01) == finding.share
+    assert words(finding).says.startswith(
+        "Worker (3 workers) is 601 ms longer than usually outside"
+    )
+    assert "Worker-" not in bounds(found) + helps(found)
+
+
 def test_what_all_ranks_do_in_some_steps_is_a_kind_of_step(tmp_path: Path) -> None:
     """An evaluation is nobody's fault, and has its share."""
     found = some_steps(tmp_path, {0, 1, 2, 3})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 
@@ -279,14 +280,24 @@ def _periodic(times: Floats, tests: int) -> Integers | None:
     """
     count, best, chosen = len(times), _BY_CHANCE, None
     periods = range(2, min(count // _LEAST_TIMES, _LONGEST_PERIOD) + 1)
+    slow = np.flatnonzero(times > _SLOW * np.median(times))
     for period in periods:
         # with such a period, about this share of all rows takes long
         share = 1 / period + _TOP * (1 - 1 / period)
         longest = times > np.quantile(times, 1 - share)
         phases = np.arange(count) % period
         hits, sizes = np.bincount(phases[longest], minlength=period), np.bincount(phases)
-        for phase in np.flatnonzero(hits >= _REGULAR * sizes).tolist():
-            chance = odds.tail(int(hits[phase]), int(sizes[phase]), share) * sum(periods) * tests
+        chances = {
+            phase: odds.tail(int(hits[phase]), int(sizes[phase]), share)
+            for phase in np.flatnonzero(hits >= _REGULAR * sizes).tolist()
+        }
+        of_slow = np.unique(phases[slow]).tolist()
+        if len(of_slow) == 1 and len(slow) >= max(_LEAST_TIMES, _REGULAR * sizes[of_slow[0]]):
+            # few, but all that are slow
+            size = int(sizes[of_slow[0]])
+            chances[of_slow[0]] = math.comb(size, len(slow)) / math.comb(count, len(slow))
+        for phase, one in chances.items():
+            chance = one * sum(periods) * tests
             if chance < best:
                 best, chosen = chance, np.flatnonzero(longest & (phases == phase))
     return chosen

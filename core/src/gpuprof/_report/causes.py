@@ -136,7 +136,7 @@ def what_if(cause: Finding | Promise, at: str = "") -> str:
     if cause.cause == "driver":
         without = "without what {worker} does by itself"
     elif cause.scope in _NO_SCOPES:
-        without = f"without what {{worker}} does {{where}}{when}"
+        without = f"without what {who} does {{where}}{when}"
     if cause.cause == "synchronisation" and isinstance(cause, Finding) and cause.facts.scopes > 1:
         without = f"without synchronisation such as {{scope}} in {who}"
     if cause.cause == "synchronisation" and cause.scope == NAMES[OUTSIDE]:

@@ -221,7 +221,9 @@ def _suspect(answer: Explanation) -> str:
             where = _without_brackets(confidence.scope)
             at = "" if line is None else f", slow at {stacks.where(line)}"
             unless = ", unless it waits there for others" if finding.grade == "hint" else ""
-            return f"{confidence.worker} {share} ({where}{at}){unless}"
+            count = next((g.workers for g in answer.groups if g.group == finding.group), 1)
+            who = confidence.worker if len(finding.workers) < max(2, count) else finding.group
+            return f"{who} {share} ({where}{at}){unless}"
     return ""
 
 
