@@ -59,6 +59,8 @@ ranks wait for that rank, 0 if something else ends their wait."""
 _MOSTLY = 0.9
 """Share of the steps in which ranks must end together to be one set, if ranks that end together in
 half of the steps do not all meet: in some steps, one set of them may be late."""
+_ACCUMULATES = "backward"
+"""The scope that a rank may enter several times before it meets the others."""
 _MOST_ALONE = 16
 """Stop looking for sets after this many ranks that end together with no other rank."""
 
@@ -255,8 +257,8 @@ def _has_below(run: Run, place: int, hidden: set[int]) -> bool:
 def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls]:
     """The calls of a place, in steps in which all ranks make the usual number of them.
 
-    If ranks that mark their own steps make different numbers of calls, only the last one of each
-    step: with gradients that are accumulated, that is the one in which they meet.
+    If ranks that mark their own steps go `backward` different numbers of times, only the last time
+    in each step: with gradients that are accumulated, that is when they meet.
     """
     counts, rows, firsts, lasts = [], [], [], []
     for process in members:
@@ -285,7 +287,7 @@ def _aligned(run: Run, members: Sequence[Process], place: int) -> list[_Calls]:
     size = int(np.bincount(of_ranks[0][same_count]).argmax()) if same_count.any() else 0
     chosen = np.flatnonzero(same_count & (of_ranks[0] == size))
     mark_steps = run.edges.keys() >= {process.number for process in members}
-    if len(chosen) < _LEAST_STEPS and mark_steps:
+    if len(chosen) < _LEAST_STEPS and mark_steps and run.places[place].name == _ACCUMULATES:
         firsts, size = lasts, 1
         chosen = np.flatnonzero((of_ranks > 0).all(axis=0))
     if len(chosen) < _LEAST_STEPS or size > _MOST_CALLS:
