@@ -267,7 +267,9 @@ def test_the_slow_one_of_vectorised_environments_is_a_hint_with_its_line(tmp_pat
     (tmp_path / "train.py").write_text(VECTORISED)
     done = run(tmp_path, [*GPUPROF, "--", sys.executable, "train.py"])
     assert 0 == done.returncode, done.stderr
-    (cause,) = explained(tmp_path)["findings"]
+    answer = explained(tmp_path)
+    (cause,) = answer["findings"]
+    assert [] == answer["steps"]["incomplete"]  # its children are killed at its end
     assert ("environment-2", "hint") == (cause["worker"], cause["grade"])
     assert ("render", 13) == (cause["line"]["name"], cause["line"]["line"])
     assert 0.4 < cause["saves"] < 0.8

@@ -104,7 +104,7 @@ def of_ledgers(
     run.launched = bool(about and about.beginning and about.beginning["driver"] is None)
     run.step_at = str(about.config.get("step_at") or "") if about else ""
     run.state = about.state if about else "ended"
-    if run.state != "running" and all(ledger.ended for ledger in ledgers):
+    if run.state != "running" and all(ledger.ended or _only_sampled(ledger) for ledger in ledgers):
         run.state = "ended"  # nobody writes a manifest for ranks without a driver
     if run.state == "ended" and any(ledger.interrupted for ledger in ledgers):
         run.state = "interrupted"
@@ -137,6 +137,14 @@ def of_ledgers(
     return run
 
 
+def _only_sampled(ledger: Ledger) -> bool:
+    """Whether a process has no scope and no step: its parent may kill it when it needs it no more.
+
+    Such are the environments of a vectorised one.
+    """
+    return not (len(ledger.spans) or len(ledger.folds) or len(ledger.open) or ledger.steps())
+
+
 def _silent(run: Run, over: bool) -> list[EarlyEnd]:
     """Workers that stopped recording while others went on, and did not close their ledgers.
 
@@ -156,7 +164,8 @@ def _silent(run: Run, over: bool) -> list[EarlyEnd]:
     for process in run.processes:
         ledger = process.ledger
         silent = steps[-1].start - ledger.last - ledger.offset
-        if process.role == "worker" and not ledger.ended and silent > patience:
+        is_open = not ledger.ended and not _only_sampled(ledger)
+        if process.role == "worker" and is_open and silent > patience:
             driver = ledger if run.driver is None else run.processes[run.driver].ledger
             ends.append(
                 {

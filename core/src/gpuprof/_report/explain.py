@@ -243,7 +243,10 @@ def waits(answer: Explanation) -> str:
                 whom = _WHOM.get(group.waits_for, f", for {group.waits_for}")
             whole, part = percentage(group.idle), percentage(most)
             parts.append(f"{group.group} {whole} ({where}{f' {part}' * (part != whole)}{whom})")
-    return ", ".join(parts[:3]) or "nobody for more than 5 % of a step"
+    nobody = "nobody for more than 5 % of a step"
+    if not answer.confidence.enough:
+        nobody += ", as far as is recorded"
+    return ", ".join(parts[:3]) or nobody
 
 
 def helps(answer: Explanation) -> str:
