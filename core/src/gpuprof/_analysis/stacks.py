@@ -102,6 +102,7 @@ class Line:
         line: its number; the one with the most of it.
         of_line: share of the seconds on this line alone.
         samples: how many samples saw the place.
+        waits: share of the place's time in which the process waits for another one; 0 of `extra`.
     """
 
     kind: Kind
@@ -115,6 +116,7 @@ class Line:
     line: int
     of_line: float
     samples: int
+    waits: float = 0.0
 
 
 @attrs.frozen
@@ -143,7 +145,7 @@ class Folded:
         seconds = {
             stack: took
             for stack, took in self.seconds.items()
-            if not stack or not waits_for_others(stack[-1][0].full_name)
+            if not stack or not _OTHERS.match(stack[-1][0].full_name)
         }
         share = sum(seconds.values()) / self.total if self.total else 0.0
         return Folded(seconds, round(self.samples * share), self.steps)
@@ -315,8 +317,12 @@ class Code:
             but: another one, whose time does not count: then it must be the user's own.
         """
         own = self._folded(process, self._places(scope))
-        if own is None or but is None:
-            return None if own is None else self._line("most", process, scope, own, [])
+        if own is None:
+            return None
+        if but is None:
+            line = self._line("most", process, scope, own, [])
+            waits = 1 - own.working().total / own.total if own.total else 0.0
+            return None if line is None else attrs.evolve(line, waits=waits)
         at = but.file, but.line
         rest = {
             stack: seconds
@@ -739,15 +745,6 @@ def last_places(run: Run) -> list[tuple[Place, list[str]]]:
             for (_, place), _ in seen.most_common(1):
                 places.setdefault(place, []).append(process.name)
     return list(places.items())
-
-
-def waits_for_others(function: str) -> bool:
-    """Whether a process waits for another one in a function, given its name after its module's.
-
-    >>> waits_for_others("multiprocessing.pool.Pool.map"), waits_for_others("json.loads")
-    (True, False)
-    """
-    return _OTHERS.match(function) is not None
 
 
 def is_idle(stack: Stack) -> bool:

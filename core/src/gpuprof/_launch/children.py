@@ -7,6 +7,7 @@ fork server unpickles. Its session is started by `_start/sitecustomize.py`, or a
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,6 +22,10 @@ from gpuprof._shim.row import VARIABLE, Row, decode, encode
 from gpuprof.frameworks import after_import, guarded, replace, say
 
 _PACKAGES = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning_fabric")
+_ENVIRONMENTS = re.compile(r"(gym|gymnasium|stable_baselines3|tianshou|torchrl|pufferlib)\.")
+"""The modules of libraries that step environments in processes of their own."""
+_ENVIRONMENT = "environment"
+"""The group of these processes."""
 _MOST = 256
 """The most processes to record: a program may start one for each piece of work."""
 _started: Counter[str] = Counter()
@@ -158,18 +163,20 @@ def _start_after_fork(_: ModuleType) -> None:
 def _process_row(row: Row, process: Any) -> Row | None:
     """The row of a process that runs the program's own function or class, which names its group.
 
-    Processes of libraries, such as those that load data, are not recorded.
+    Of processes of libraries, those that step environments are recorded, and others, such as those
+    that load data, are not.
     """
     runs, rank = process._target or type(process), None
     spawn = sys.modules.get("torch.multiprocessing.spawn")
     if spawn is not None and runs is spawn._wrap:
         runs, rank = process._args[:2]
     file = getattr(sys.modules.get(runs.__module__), "__file__", None)
-    is_users = file is not None and not LIBRARY.search(file)
+    is_environment = _ENVIRONMENTS.match(runs.__module__) is not None
+    is_users = is_environment or (file is not None and not LIBRARY.search(file))
     is_counted = os.getpid() == _process[0] and _started.total() < _MOST
     if row["profiled"] or not (is_users and is_counted):
         return None
-    name = runs.__name__.strip("<>")  # of a lambda
+    name = _ENVIRONMENT if is_environment else runs.__name__.strip("<>")  # of a lambda
     group = name if name != row["group"] else f"{name}Process"
     row["group"], row["rank"] = group, _started[group] if rank is None else rank
     _started[group] += 1

@@ -23,14 +23,7 @@ from gpuprof._analysis.odds import LEAST_STEPS
 from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Process, Run
 from gpuprof._analysis.samples import Attribute
-from gpuprof._analysis.stacks import (
-    LEAST_QUIET,
-    Line,
-    Place,
-    busiest,
-    last_places,
-    waits_for_others,
-)
+from gpuprof._analysis.stacks import LEAST_QUIET, Line, Place, busiest, last_places
 from gpuprof._analysis.usage import FAULT, busy
 from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
 from gpuprof._artifacts.early_ends import listed, sentences
@@ -58,6 +51,8 @@ _LEAST_LEFT_OUT = 0.2
 """How long the steps that are left out must take, relative to those that count, to be said."""
 _MOST_PLACES = 4
 """Places to tell in which processes were when a run was ended that may have hung."""
+_MOSTLY_WAITS = 0.5
+"""Share of a place's time above which a process that waits there is not to be made faster."""
 _MUCH_LONGER = 3
 """How many times the slowest step nothing must have ended for a job to be said to stand still."""
 _LEAST_SHARE = 0.005
@@ -323,7 +318,7 @@ def helps(answer: Explanation) -> str:
     if scope in SUSPENDED:  # which takes as long as whatever is awaited
         faster = f"{nobody}see what {who} awaits in {scope}: it takes {share} of a step"
     part, line = _leading(answer, _LEAST_LEAD)
-    if line is not None and line.scope == scope and waits_for_others(line.name):
+    if line is not None and line.scope == scope and line.waits > _MOSTLY_WAITS:
         return (
             f"{nobody}see what {who} waits for in {line.name} at {stacks.where(line)}: it takes "
             f"{percentage(part)} of a step"
@@ -344,7 +339,7 @@ def _action(answer: Explanation, finding: Finding) -> str:
 def _lead(answer: Explanation, least: float, cause: Finding | None = None) -> str:
     """The line that takes most of a step in a group, as a clause; or nothing; see `_leading`."""
     part, line = _leading(answer, least, cause)
-    if line is None or waits_for_others(line.name):
+    if line is None or line.waits > _MOSTLY_WAITS:
         return ""
     return f"{line.name} at {stacks.where(line)} takes {percentage(part)} of a step"
 
@@ -836,7 +831,7 @@ def _of_users(line: Line | None) -> str:
 
 
 def _finding(answer: Explanation, number: int, finding: Finding, line: Line | None) -> str:
-    waits_in = line.name if line is not None and waits_for_others(line.name) else ""
+    waits_in = line.name if line is not None and line.waits > _MOSTLY_WAITS else ""
     advice = words(finding, _of_users(line), waits_in)
     lines = [_tables.labelled(f"{number}. ", advice.says)]
     if line is not None:
