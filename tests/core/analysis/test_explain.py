@@ -1348,6 +1348,16 @@ def test_what_a_rank_does_in_no_scope_is_the_answer(
     assert would_help == helps(found)
 
 
+def test_a_rank_is_awaited_also_beside_processes_that_do_nothing_recorded(tmp_path: Path) -> None:
+    """Such as the environments that it steps."""
+    prepared(tmp_path, runs=False)
+    child = SimulatedLedger("environment-0", "child")
+    child.event("something", 0)
+    child.write(tmp_path / "run")
+    (finding,) = explain(reading.read(tmp_path / "run")).findings
+    assert ("Worker-0", "named") == (finding.worker, finding.grade)
+
+
 def test_what_is_not_explained_is_not_what_another_scope_is_about(tmp_path: Path) -> None:
     """A rank that is slow in a scope does outside of all scopes what all ranks do."""
     found = prepared(tmp_path, runs=False)

@@ -481,12 +481,15 @@ RECEIVE: Frame = (
 RENDER: Frame = ("render", "__main__", "/job/train.py", 40)
 
 
-def vectorised(directory: Path, works: list[int], waits: int = 90, scope: str = "") -> Explanation:
+def vectorised(
+    directory: Path, works: list[int], waits: int = 90, scope: str = "", learns: int = 0
+) -> Explanation:
     """A process that waits for others over pipes, which work for so many of 100 ms.
 
     Args:
         waits: for how many ms the process itself waits.
         scope: a scope in the others; empty for none.
+        learns: for how many ms the process is in a scope of its own first.
     """
     parent = SimulatedLedger("Program-0")
     parent.event(MARKS_STEPS, 0, track=1)
@@ -495,9 +498,13 @@ def vectorised(directory: Path, works: list[int], waits: int = 90, scope: str = 
     for step in range(40):
         begin = step * STEP * MS
         parent.step(step, begin, begin + STEP * MS)
+        if learns:
+            parent.span("learn", begin, begin + learns * MS)
         for at in range(0, STEP, 10):
             times = 1, 0, 1, begin + at * MS, begin + (at + 10) * MS
-            of_parent.append(([MAIN, RECEIVE] if at < waits else [MAIN], *times))
+            in_scope = 1, 1, *times[2:]
+            received = [MAIN, RECEIVE] if learns <= at < waits + learns else [MAIN]
+            of_parent.append((received, *(in_scope if at < learns else times)))
             for samples, worked in zip(of_others, works, strict=True):
                 samples.append(([MAIN, RENDER] if at < worked else [MAIN, RECEIVE], *times))
         if scope:
@@ -531,8 +538,9 @@ def test_the_child_that_works_longest_is_a_hint(tmp_path: Path) -> None:
         {"works": [30, 60, 80]},
         {"works": [30, 30, 80], "waits": 20},
         {"works": [30, 30, 80], "scope": "step"},
+        {"works": [30, 30, 80], "learns": 80},
     ],
-    ids=["as long", "of two", "all differ", "the parent works", "they have scopes"],
+    ids=["as long", "of two", "all differ", "the parent works", "they have scopes", "it learns"],
 )
 def test_no_child_is_accused_without_need(about: dict[str, Any], tmp_path: Path) -> None:
     """Where it works hardly longer, or nothing tells which one is usual, or nobody waits."""
@@ -547,4 +555,7 @@ def test_a_process_that_waits_for_what_nobody_records_is_not_to_be_made_faster(
     wait = "multiprocessing.connection.Connection._recv"
     assert f"see what Program-0 waits for in {wait} at " in helps(found)
     said = " ".join(text(found).split())
-    assert f"mostly waits there, in {wait}, for processes that are not recorded." in said
+    assert (
+        f"mostly waits there, in {wait}, for what no scope records, such as another process."
+        in said
+    )

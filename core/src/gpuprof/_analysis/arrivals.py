@@ -92,7 +92,7 @@ def arrivals(
                     links = process.ledger.links
                     here = process.places[links["place"]] == number
                     keys.setdefault(number, []).append(np.unique(links["key"][here]))
-    alone = run.driver is None and len(run.groups) == 1
+    alone = comparable.only_group(run) is not None
     for number, by_step in delays.items():
         in_most = ((by_step[run.usual] >= 0).mean(axis=0) >= roles.STEADY).all()
         if in_most and len(befores[number]) == 1:

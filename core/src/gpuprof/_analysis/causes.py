@@ -23,7 +23,7 @@ from gpuprof._analysis import arrivals, comparable, stragglers
 from gpuprof._analysis.loop import BETWEEN_STEPS, EXPLAINED, NAMES, Loop
 from gpuprof._analysis.occasions import Occasion, Occasions
 from gpuprof._analysis.path import CALLS, Call, Clocks, Factors, Kind
-from gpuprof._analysis.run import OUTSIDE, Floats, Process, Run, waited
+from gpuprof._analysis.run import OUTSIDE, Floats, Process, Run, of_ranks, waited
 from gpuprof._analysis.samples import TRAINED
 from gpuprof._analysis.scopes import sizes
 from gpuprof._analysis.stays import OfSamples, Stays
@@ -62,6 +62,8 @@ OF_A_WORKER = (
 )
 _SLOW: tuple[Name, ...] = ("rank", "drift")
 """Causes that are a rank's work; at one of its places, if most of the saving is there."""
+_OF_NO_SCOPE: tuple[Name, ...] = ("synchronisation", "driver")
+"""Causes that may be in no scope, of which a replay leaves out all time there."""
 _STOPS: tuple[Name, ...] = ("garbage collection", "processor", "interpreter")
 """Causes that stop a process wherever it is."""
 Grade = Literal["named", "hint"]
@@ -274,7 +276,7 @@ class Facts:
     sent: tuple[float, float] = (0.0, 0.0)
     starved: float = 0.0
     peers: float | None = None
-    calls: tuple[str, float, float] = ("", 0.0, 0.0)
+    calls: tuple[str, int, int] = ("", 0, 0)
     faults: float = 0.0
     usage: Usage | None = None
     left: tuple[float, int] | None = None
@@ -484,7 +486,7 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) ->
     saves = suspect.saves
     if saves is None:
         saves = record.saves(factors, suspect.within, suspect.clocks)
-    if suspect.finding.cause in ("synchronisation", "driver"):  # other time in no scope is not that
+    if suspect.finding.cause in _OF_NO_SCOPE:  # other time in no scope is not that
         saves = min(saves, suspect.finding.share)
     for part in suspect.parts:
         activities = [activity for activity in suspect.activities if part(activity)]
@@ -492,12 +494,14 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) ->
             smaller = _only_part(record, suspect, activities)
             less = cause.instead(record, smaller)
             saving = record.saves(less, suspect.within)
+            if suspect.finding.cause in _OF_NO_SCOPE:
+                saving = min(saving, suspect.finding.share)
             if saving >= _NEARLY_ALL * saves:
                 suspect, factors, saves = smaller, less, saving
             elif suspect.finding.cause in _SLOW:  # one scope is not what it is about
                 several = attrs.evolve(suspect.finding, scope=NAMES[ALL])
                 suspect = attrs.evolve(suspect, finding=several)
-    in_all, saves = saves, saves - suspect.said
+    in_all, saves = saves, max(0.0, saves - suspect.said)
     if unknown and cause.least <= saves < _CONTRADICTED * suspect.finding.share:
         # what seems to take as long beside it may wait for it, unseen
         return _graded(suspect.finding, cause, doubt)
@@ -918,22 +922,24 @@ def _more_faults(record: Record, number: int) -> float:
     return record.usage[number].faults - float(np.median(others))
 
 
-def _more_calls(record: Record, straggler: Straggler) -> tuple[str, float, float]:
+def _more_calls(record: Record, straggler: Straggler) -> tuple[str, int, int]:
     """The outermost scope that the slow ranks enter more often than the others; see `Facts.calls`.
 
     Then they may have more to do, such as more micro-batches.
     """
-    run, members = record.run, record.run.groups[straggler.group]
-    mine = np.isin([process.number for process in members], straggler.processes)
-    if mine.all():
-        return "", 0.0, 0.0
+    run = record.run
+    ranks = list(comparable.members(run, straggler.group).values())
+    processes = list(chain.from_iterable(ranks))
+    mine = np.array([any(p.number in straggler.processes for p in rank) for rank in ranks], bool)
+    if straggler.kind == "node" or not mine.any() or mine.all():
+        return "", 0, 0
     places = comparable.common_places(run, straggler.group)
     for place in sorted((p for p in places if p >= 0), key=lambda p: run.places[p].depth):
-        calls = run.matrix("calls", place, members)[record.usual]
-        own, others = (float(np.median(calls[:, who])) for who in (mine, ~mine))
+        calls = of_ranks(run.matrix("calls", place, processes), ranks)[record.usual]
+        own, others = (round(float(np.median(calls[:, who]))) for who in (mine, ~mine))
         if others >= 1 and own >= _MORE_CALLS * others and run.places[place].waits_for is None:
             return record.name(place), own, others
-    return "", 0.0, 0.0
+    return "", 0, 0
 
 
 def another_part(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:

@@ -34,11 +34,13 @@ class _Time:
     """How a process spends its time in steps, by its samples.
 
     Args:
-        works: the share in which it waits for nobody.
+        works: the share of its time in no scope in which it waits for nobody.
+        waits: the share of the steps in which it waits for others, in no scope.
         samples: how many samples tell.
     """
 
     works: float
+    waits: float
     samples: int
 
     @property
@@ -63,8 +65,8 @@ def busiest(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         if len(members) >= _LEAST_CHILDREN and not any(map(_has_scopes, members))
     ]
     code = Code(record)
-    waits = _time(code, parents[0]) if groups else None
-    if waits is None or 1 - waits.works < _LEAST_WAIT:
+    parent = _time(code, parents[0]) if groups else None
+    if parent is None or parent.waits < _LEAST_WAIT:
         return
     for members in groups:
         times = [_time(code, member) for member in members]
@@ -80,7 +82,7 @@ def busiest(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         if not sure or lead < max(_LEAST_LEAD, spread):
             continue
         slow = members[order[0]]
-        more = min(first.works - usual, 1 - waits.works)
+        more = min(first.works - usual, parent.waits)
         count = len(record.usual)
         yield Suspect(
             finding=Finding(
@@ -111,7 +113,9 @@ def _time(code: Code, process: Process) -> _Time | None:
     folded = code.outside(process)
     if folded is None or folded.samples < _LEAST_SAMPLES:
         return None
-    return _Time(folded.working().total / folded.total, folded.samples)
+    works = folded.working().total / folded.total
+    steps = sum(code.durations) / 1e9 / folded.steps
+    return _Time(works, min(1.0, (1 - works) * folded.total / steps), folded.samples)
 
 
 CHILDREN: Sequence[Cause] = (Cause(busiest, nothing, 0.05, "hint", blind=True),)

@@ -37,6 +37,19 @@ def members(run: Run, group: str) -> dict[str, list[Process]]:
     }
 
 
+def only_group(run: Run) -> Sequence[Process] | None:
+    """The ranks of the only group that works, so that they can wait for nobody else recorded.
+
+    ``None`` if there are several, or a driver. Processes without scopes and steps do not count.
+    """
+    groups = [
+        members
+        for members in run.groups.values()
+        if any(process.number in run.edges or len(process.ledger.spans) for process in members)
+    ]
+    return groups[0] if run.driver is None and len(groups) == 1 else None
+
+
 def own_time(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> Floats:
     """Nanoseconds of work in a place itself, by step and rank. A wait for data counts as work.
 

@@ -104,7 +104,12 @@ def of_ledgers(
     run.launched = bool(about and about.beginning and about.beginning["driver"] is None)
     run.step_at = str(about.config.get("step_at") or "") if about else ""
     run.state = about.state if about else "ended"
-    if run.state != "running" and all(ledger.ended or _only_sampled(ledger) for ledger in ledgers):
+    open_ledgers = [ledger for ledger in ledgers if not ledger.ended]
+    if (
+        run.state != "running"
+        and len(open_ledgers) < len(ledgers)
+        and all(map(_only_sampled, open_ledgers))
+    ):
         run.state = "ended"  # nobody writes a manifest for ranks without a driver
     if run.state == "ended" and any(ledger.interrupted for ledger in ledgers):
         run.state = "interrupted"
@@ -138,11 +143,12 @@ def of_ledgers(
 
 
 def _only_sampled(ledger: Ledger) -> bool:
-    """Whether a process has no scope and no step: its parent may kill it when it needs it no more.
+    """Whether a process has no scope, step or event: its parent may kill it at its end.
 
-    Such are the environments of a vectorised one.
+    Such are the environments of a vectorised one. A rank has events, such as its process group.
     """
-    return not (len(ledger.spans) or len(ledger.folds) or len(ledger.open) or ledger.steps())
+    has_any = len(ledger.spans) or len(ledger.folds) or len(ledger.open) or ledger.events
+    return not (has_any or ledger.steps())
 
 
 def _silent(run: Run, over: bool) -> list[EarlyEnd]:

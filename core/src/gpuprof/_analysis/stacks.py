@@ -180,10 +180,13 @@ class Samples:
         """Where any sample is."""
         return sorted({OUTSIDE, *self._places[self._places >= 0].tolist()})
 
-    def folded(self, places: Sequence[int], times: tuple[Integers, Integers]) -> Folded:
+    def folded(
+        self, places: Sequence[int], times: tuple[Integers, Integers], idle: bool = False
+    ) -> Folded:
         """The samples in the given places, between the given times.
 
         Args:
+            idle: whether those count in which only libraries wait for work.
             places: positions in `Run.places`; `OUTSIDE`: outside of all scopes, in the thread that
                 marks the steps. If that is not known, in the threads that have scopes and the main
                 one or, while these wait, in the others.
@@ -202,7 +205,7 @@ class Samples:
             if not is_known and took[works].sum() < took[waits].sum():
                 outside = works | threads
             chosen |= outside
-        return self._fold(chosen, times)
+        return self._fold(chosen, times, idle)
 
     def of_threads(self, name: str, times: tuple[Integers, Integers]) -> Folded:
         """The samples of all threads of a name; see `folded`."""
@@ -216,9 +219,11 @@ class Samples:
         shares: Floats = inside / (self._ends - self._starts)
         return shares
 
-    def _fold(self, chosen: NDArray[np.bool_], times: tuple[Integers, Integers]) -> Folded:
+    def _fold(
+        self, chosen: NDArray[np.bool_], times: tuple[Integers, Integers], idle: bool = False
+    ) -> Folded:
         rows, shares = self._read.samples, self._inside(times)
-        chosen = chosen & ~self._idle & (shares > 0)
+        chosen = chosen & (idle | ~self._idle) & (shares > 0)
         took = shares * (rows["end"] - rows["start"]) / 1e9
         seconds: dict[Stack, float] = {}
         steps = max(1, int((times[1] > times[0]).sum()))
@@ -340,7 +345,12 @@ class Code:
 
     def outside(self, process: Process) -> Folded | None:
         """What a process does in steps in no scope; ``None`` without samples."""
-        return self._folded(process, [OUTSIDE])
+        return self._folded(process, [OUTSIDE], idle=True)
+
+    @property
+    def durations(self) -> Floats:
+        """The nanoseconds of each step that counts."""
+        return self._loop.durations
 
     def between_steps(self, process: Process, scope: str) -> Line | None:
         """The line that takes most of a process's time between steps."""
@@ -394,14 +404,18 @@ class Code:
         return self._line("extra", process, scope, own, [usual])
 
     def _folded(
-        self, process: Process, places: Sequence[int], positions: Sequence[int] | None = None
+        self,
+        process: Process,
+        places: Sequence[int],
+        positions: Sequence[int] | None = None,
+        idle: bool = False,
     ) -> Folded | None:
         samples = self.samples(process)
         if samples is None:
             return None
         starts, ends = self._run.step_edges(process)
         chosen = self._loop.usual if positions is None else positions
-        folded = samples.folded(places, (starts[chosen], ends[chosen]))
+        folded = samples.folded(places, (starts[chosen], ends[chosen]), idle)
         took = float(self._took(process, places)[chosen].sum())
         return attrs.evolve(folded, took=took / 1e9 / folded.steps)
 

@@ -401,10 +401,8 @@ def are_awaited(run: Run, numbers: Sequence[int], steps: NDArray[np.int64], long
         steps: positions of the steps in which they take longer.
         longer: by how many nanoseconds.
     """
-    if run.driver is not None or len(run.groups) != 1:
-        return False
-    (members_,) = run.groups.values()
-    others = [process.number for process in members_ if process.number not in numbers]
+    ranks = comparable.only_group(run) or ()
+    others = [process.number for process in ranks if process.number not in numbers]
     if not others or not len(steps):
         return False
     # where ranks meet in some steps only, as with local SGD, they wait there for earlier ones, too
@@ -431,11 +429,7 @@ def _may_wait_outside(run: Run, suspicion: Straggler, late: Straggler | None) ->
 
     The ranks may wait there, and either they are too many to be slow, or they only start late.
     """
-    if (
-        suspicion is None
-        or suspicion.place != OUTSIDE
-        or comparable.works_outside(run, suspicion.processes)
-    ):
+    if suspicion.place != OUTSIDE or comparable.works_outside(run, suspicion.processes):
         return False
     is_late = late is not None and set(suspicion.names) <= set(late.names)
     return (suspicion.kind == "imbalance" and not suspicion.awaited) or (

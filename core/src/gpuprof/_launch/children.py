@@ -22,10 +22,10 @@ from gpuprof._shim.row import VARIABLE, Row, decode, encode
 from gpuprof.frameworks import after_import, guarded, replace, say
 
 _PACKAGES = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning_fabric")
-_ENVIRONMENTS = re.compile(r"(gym|gymnasium|stable_baselines3|tianshou|torchrl|pufferlib)\.")
+_ENVIRONMENTS = re.compile(r"(gym|gymnasium|stable_baselines3|tianshou|torchrl\.envs|pufferlib)\.")
 """The modules of libraries that step environments in processes of their own."""
 _ENVIRONMENT = "environment"
-"""The group of these processes."""
+"""The group of these processes; of those of a rank, its name stands before it."""
 _MOST = 256
 """The most processes to record: a program may start one for each piece of work."""
 _started: Counter[str] = Counter()
@@ -171,12 +171,15 @@ def _process_row(row: Row, process: Any) -> Row | None:
     if spawn is not None and runs is spawn._wrap:
         runs, rank = process._args[:2]
     file = getattr(sys.modules.get(runs.__module__), "__file__", None)
-    is_environment = _ENVIRONMENTS.match(runs.__module__) is not None
+    is_environment = _ENVIRONMENTS.match(runs.__module__ or "") is not None
     is_users = is_environment or (file is not None and not LIBRARY.search(file))
     is_counted = os.getpid() == _process[0] and _started.total() < _MOST
     if row["profiled"] or not (is_users and is_counted):
         return None
-    name = _ENVIRONMENT if is_environment else runs.__name__.strip("<>")  # of a lambda
+    name = runs.__name__.strip("<>")  # of a lambda
+    if is_environment:
+        of_rank = "" if row["group"] == "Program" else f"{row['group']}-{row['rank']}-"
+        name = f"{of_rank}{_ENVIRONMENT}"
     group = name if name != row["group"] else f"{name}Process"
     row["group"], row["rank"] = group, _started[group] if rank is None else rank
     _started[group] += 1

@@ -52,8 +52,8 @@ def words(finding: Finding, at: str = "", waits_in: str = "") -> Words:
         return Words(
             f"{_who(finding)} is {_where(finding)} for {duration(finding.seconds)} a step, "
             f"{percentage(finding.share)} of the run, and mostly waits there, in {waits_in}, for "
-            "processes that are not recorded.",
-            "See what these do: py-spy dump --pid PID shows a Python process.",
+            "what no scope records, such as another process.",
+            "See what that does: py-spy dump --pid PID shows a Python process.",
         )
     of_cause = _WORDS[finding.cause](finding)
     if at and finding.cause in ("pauses", "once"):  # it is not the machine
@@ -79,7 +79,7 @@ def words(finding: Finding, at: str = "", waits_in: str = "") -> Words:
     scope, own, others = finding.facts.calls
     if scope:
         says += (
-            f" {finding.worker} enters {scope} {own:g} times a step, and the others {others:g} "
+            f" {finding.worker} enters {scope} {own} times a step, and the others {others} "
             "times: it may have more to do."
         )
     if finding.facts.starved >= STARVED:

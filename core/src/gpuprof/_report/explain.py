@@ -971,6 +971,7 @@ def no_steps(run: Run) -> str:
         counts = {
             "warm-up": sum(step.warm_up for step in run.steps),
             "captured": sum(step.captured for step in run.steps),
+            "slowed by a window": sum(step.disturbed and not step.captured for step in run.steps),
             "incomplete": sum(not step.complete for step in run.steps),
         }
         left_out = ", ".join(f"{count} {what}" for what, count in counts.items() if count)

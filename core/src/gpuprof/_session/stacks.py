@@ -346,6 +346,7 @@ class Sampler:
 
     def _give_up(self, error: Exception) -> None:
         self._faulted = True
+        self.taken = 0
         self.end()
         self._stretches, self._rows, self._blocks = {}, [], []
         reason = (
