@@ -530,6 +530,12 @@ def test_the_child_that_works_longest_is_a_hint(tmp_path: Path) -> None:
     )
 
 
+def test_a_child_saves_no_more_than_its_parent_waits(tmp_path: Path) -> None:
+    """It works for half of the time longer, while its parent learns for most of it."""
+    (cause,) = vectorised(tmp_path, [30, 30, 80], learns=60).findings
+    assert pytest.approx(0.4, abs=0.01) == cause.saves
+
+
 @pytest.mark.parametrize(
     "about",
     [
@@ -538,9 +544,8 @@ def test_the_child_that_works_longest_is_a_hint(tmp_path: Path) -> None:
         {"works": [30, 60, 80]},
         {"works": [30, 30, 80], "waits": 20},
         {"works": [30, 30, 80], "scope": "step"},
-        {"works": [30, 30, 80], "learns": 80},
     ],
-    ids=["as long", "of two", "all differ", "the parent works", "they have scopes", "it learns"],
+    ids=["as long", "of two", "all differ", "the parent works", "they have scopes"],
 )
 def test_no_child_is_accused_without_need(about: dict[str, Any], tmp_path: Path) -> None:
     """Where it works hardly longer, or nothing tells which one is usual, or nobody waits."""
