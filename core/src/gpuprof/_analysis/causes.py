@@ -63,7 +63,7 @@ OF_A_WORKER = (
 _SLOW: tuple[Name, ...] = ("rank", "drift")
 """Causes that are a rank's work; at one of its places, if most of the saving is there."""
 _OF_NO_SCOPE: tuple[Name, ...] = ("synchronisation", "driver")
-"""Causes that may be in no scope, of which a replay leaves out all time there."""
+"""Causes that may be in no scope: a replay leaves out all time there, also what is none of them."""
 _STOPS: tuple[Name, ...] = ("garbage collection", "processor", "interpreter")
 """Causes that stop a process wherever it is."""
 Grade = Literal["named", "hint"]

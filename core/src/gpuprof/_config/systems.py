@@ -17,14 +17,13 @@ from gpuprof._config.schema import FLAT_KEYS, KEYS
 from gpuprof.backend import loading
 from gpuprof.errors import ConfigError, PluginError
 
-NOTHING_SELECTED: dict[str, Any] = {
-    "enabled": False,
-    "backend": "none",
-    "worker_groups": "all",
-    "instruments": ["ray"],
-}
-"""The configuration where another system's settings select nothing: nothing is done, unless
-``GPUPROF_ENABLED=true`` asks for what a run records without a profiler."""
+
+def nothing_selected() -> dict[str, Any]:
+    """The configuration for settings of another system that select nothing.
+
+    Nothing is recorded, or with ``GPUPROF_ENABLED=true`` times, without a profiler.
+    """
+    return {"enabled": False, "backend": "none", "worker_groups": "all", "instruments": ["ray"]}
 
 
 @attrs.frozen

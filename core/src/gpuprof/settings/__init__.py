@@ -15,11 +15,10 @@ from gpuprof._config.schema import merge
 from gpuprof._config.selection import Integers
 from gpuprof._config.sources import find, parse_value, parse_yaml
 from gpuprof._config.structure import Invalid
-from gpuprof._config.systems import NOTHING_SELECTED, Reader, Translation
+from gpuprof._config.systems import Reader, Translation, nothing_selected
 from gpuprof.settings._nsys_output import Output, take_output, take_output_with_directory
 
 __all__ = [
-    "NOTHING_SELECTED",
     "Integers",
     "Invalid",
     "Output",
@@ -27,6 +26,7 @@ __all__ = [
     "Translation",
     "find",
     "merge",
+    "nothing_selected",
     "parse_value",
     "parse_yaml",
     "preset",

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from gpuprof.errors import ConfigError
-from gpuprof.settings import NOTHING_SELECTED, Translation, take_output
+from gpuprof.settings import Translation, nothing_selected, take_output
 
 __all__ = ["group_of_class", "read"]
 
@@ -68,7 +68,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         unreadable = error.problems
     if not patterns and not steps:
         return Translation(
-            NOTHING_SELECTED,
+            nothing_selected(),
             notes=(f"{PATTERNS}: not set, so nothing is profiled",),
             workers=WORKERS,
             off=f"{PATTERNS} is not set",

@@ -8,11 +8,11 @@ from typing import Any
 
 from gpuprof.errors import ConfigError
 from gpuprof.settings import (
-    NOTHING_SELECTED,
     Integers,
     Translation,
     find,
     merge,
+    nothing_selected,
     parse_value,
     preset,
     take_output_with_directory,
@@ -65,7 +65,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         off = f"{SECTION} is missing or null"
         note = f"{SECTION}: missing or null, so nothing is profiled"
         return Translation(
-            NOTHING_SELECTED,
+            nothing_selected(),
             SECTION,
             notes=(*notes, note),
             workers=WORKERS,

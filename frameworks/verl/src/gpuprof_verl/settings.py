@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import Any
 
 from gpuprof.settings import (
-    NOTHING_SELECTED,
     Invalid,
     Output,
     Translation,
     find,
+    nothing_selected,
     take_output_with_directory,
 )
 
@@ -160,7 +160,7 @@ def read(settings: dict[str, Any], backends: Collection[str]) -> Translation:
         )
         reason = notes or [without if not steps else "no role selects a rank"]
         return Translation(
-            NOTHING_SELECTED,
+            nothing_selected(),
             paths=words,
             notes=(f"{reason[0]}, so nothing is profiled",),
             workers=workers,
@@ -443,7 +443,7 @@ def _read_sft(settings: dict[str, Any], backends: Collection[str]) -> Translatio
     }  # fmt: skip
     if off is not None:
         return Translation(
-            NOTHING_SELECTED,
+            nothing_selected(),
             paths=paths,
             notes=(f"{off}, so nothing is profiled",),
             workers=workers,
