@@ -188,4 +188,32 @@ def test_a_worker_that_does_not_answer_delays_a_step_by_no_more_than_the_timeout
         wait_until(channel.connected, "connected: A-0")
         channel.tell_step(True, 0.01)
         note = json.loads(silent.makefile().readline())
+        del note["number"]
         assert {"kind": "step", "left_out": True, "withdrawn": False} == note
+
+
+def test_the_late_answer_to_one_step_is_not_taken_for_the_answer_to_the_next(
+    channel: Channel,
+) -> None:
+    """Or else the next step would begin before the worker has heard of it."""
+    with socket.create_connection(
+        (channel.address.host, channel.address.port), timeout=30
+    ) as worker:
+        say_hello(worker, channel, "A-0")
+        wait_until(channel.connected, "connected: A-0")
+        notes = worker.makefile()
+        channel.tell_step(True, 0.0)
+        first = json.loads(notes.readline())["number"]
+        step = threading.Thread(target=channel.tell_step, args=(False, DEADLINE))
+        step.start()
+        second = json.loads(notes.readline())["number"]
+        opened = channel.post("open", {"A-0": Window(1, 2, 3)}, DEADLINE)
+        for number in (first, json.loads(notes.readline())["number"]):
+            answer = {"number": number, "problem": None, "window": None}
+            worker.sendall(_wire.line(answer))
+        assert opened.wait(DEADLINE)  # so the first answer has been read as well
+        step.join(0.2)
+        assert step.is_alive()
+        worker.sendall(_wire.line({"number": second, "problem": None, "window": None}))
+        step.join(DEADLINE)
+        assert not step.is_alive()

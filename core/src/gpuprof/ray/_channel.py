@@ -31,7 +31,6 @@ from gpuprof._session.ledger import clock_id
 from gpuprof._shim.safe import LARGEST
 from gpuprof.backend.types import Window
 from gpuprof.ray._wire import (
-    STEP,
     Address,
     Answer,
     Challenge,
@@ -69,6 +68,10 @@ between two questions; the seconds between two measurements; and the seconds by 
 lengthens the time between two measurements, so that there are at most ten measurements a second."""
 
 
+_number = itertools.count(1).__next__
+"""Numbers all messages that workers answer, so that no answer counts for a later message."""
+
+
 @attrs.define(eq=False)
 class Request:
     """A request to open or close a window on some workers, and the workers' answers.
@@ -82,7 +85,7 @@ class Request:
     kind: Literal["open", "close"]
     windows: dict[str, Window]
     expiry: float
-    number: int = attrs.field(factory=itertools.count(1).__next__, init=False)
+    number: int = attrs.field(factory=_number, init=False)
     answers: dict[str, tuple[str | None, WindowEntry | None]] = attrs.field(factory=dict)
     _done: threading.Event = attrs.field(factory=threading.Event)
 
@@ -95,6 +98,25 @@ class Request:
     def wait(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds for all answers. Returns whether they came."""
         return self._done.wait(timeout)
+
+
+@attrs.define(eq=False)
+class _Unheard:
+    """The workers that have not yet answered the latest message to all workers.
+
+    Attributes:
+        nobody: set when all have answered or disconnected.
+    """
+
+    number: int = 0
+    workers: set[str] = attrs.field(factory=set)
+    nobody: threading.Event = attrs.field(factory=threading.Event)
+
+    def hear(self, worker: str) -> None:
+        """Note that a worker has answered or disconnected."""
+        self.workers.discard(worker)
+        if not self.workers:
+            self.nobody.set()
 
 
 class Channel:
@@ -127,7 +149,8 @@ class Channel:
         self._requests: dict[int, Request] = {}
         self._questions: dict[str, Callable[[str, bytes], object]] = {}
         self._left_out = False
-        self._unheard: tuple[set[str], threading.Event] = (set(), threading.Event())
+        self._unheard = _Unheard()
+        self._late: set[str] = set()
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter | None] = {}
         self._closed = asyncio.Event()
         self._strangers = asyncio.Semaphore(_STRANGERS)
@@ -179,10 +202,16 @@ class Channel:
         A worker that connects while a step is left out gets the announcement late.
 
         Args:
+            timeout: seconds to wait for the workers' answers.
             withdrawn: whether this withdraws an earlier announcement that the step is left out.
         """
         self._left_out = left_out
-        note: StepNote = {"kind": "step", "left_out": left_out, "withdrawn": withdrawn}
+        note: StepNote = {
+            "number": _number(),
+            "kind": "step",
+            "left_out": left_out,
+            "withdrawn": withdrawn,
+        }
         self._tell_all(note, timeout)
 
     def flush(self, last: bool, timeout: float) -> None:
@@ -191,12 +220,13 @@ class Channel:
         Args:
             last: whether the workers also end their ledgers.
         """
-        self._tell_all({"kind": "flush", "last": last}, timeout)
+        self._tell_all({"number": _number(), "kind": "flush", "last": last}, timeout)
 
     def _tell_all(self, note: StepNote | FlushNote, timeout: float) -> None:
-        acknowledgment = threading.Event()
-        self._loop.call_soon_threadsafe(self._tell, note, acknowledgment)
-        acknowledgment.wait(timeout)
+        unheard = _Unheard(note["number"])
+        self._loop.call_soon_threadsafe(self._tell, note, unheard)
+        if not unheard.nobody.wait(timeout) and timeout:
+            self._loop.call_soon_threadsafe(self._late.update, unheard.workers)
 
     def forget(self, request: Request) -> None:
         """Ignore further answers to a request."""
@@ -269,11 +299,14 @@ class Channel:
                 # a worker that connects later is a new start, without open windows
                 request.answer(worker, ENDED)
 
-    def _tell(self, note: StepNote | FlushNote, acknowledgment: threading.Event) -> None:
-        self._unheard = set(self._connections), acknowledgment
+    def _tell(self, note: StepNote | FlushNote, unheard: _Unheard) -> None:
+        self._unheard = unheard
+        # a step waits only once for a worker that does not answer
+        late = self._late if note["kind"] == "step" else set()
+        unheard.workers.update(self._connections.keys() - late)
         for writer in self._connections.values():
             writer.write(line(note))
-        self._hear("")  # if no worker is connected, nothing needs to be acknowledged
+        unheard.hear("")  # if no worker is connected, nothing needs to be acknowledged
 
     def _ask_nodes(self, question: str, write: Callable[[str, bytes], object]) -> None:
         self._questions[question] = write
@@ -289,13 +322,6 @@ class Channel:
         write = self._questions.get(answer["question"])
         if write is not None:
             await asyncio.to_thread(write, answer["file"], content)
-
-    def _hear(self, worker: str) -> None:
-        """Note that a worker has acknowledged the message to all workers, or has disconnected."""
-        workers, acknowledgment = self._unheard
-        workers.discard(worker)
-        if not workers:
-            acknowledgment.set()
 
     def _send(self, request: Request, worker: str) -> None:
         window = request.windows[worker]
@@ -373,7 +399,12 @@ class Channel:
             self._hellos[worker] = hello
             self._watch_clock(worker)
             if self._left_out:
-                note: StepNote = {"kind": "step", "left_out": True, "withdrawn": False}
+                note: StepNote = {
+                    "number": _number(),
+                    "kind": "step",
+                    "left_out": True,
+                    "withdrawn": False,
+                }
                 writer.write(line(note))
             for request in self._requests.values():
                 if worker in request.windows and worker not in request.answers:
@@ -390,8 +421,9 @@ class Channel:
                     self._answers.setdefault(clock, []).append(measure(clock, stamps, answer_time))
                     continue
                 answer: Answer = message
-                if answer["number"] == STEP:
-                    self._hear(worker)
+                self._late.discard(worker)
+                if answer["number"] == self._unheard.number:
+                    self._unheard.hear(worker)
                 match = self._requests.get(answer["number"])
                 if match is not None and worker in match.windows:
                     match.answer(worker, answer["problem"], answer["window"])
@@ -402,7 +434,7 @@ class Channel:
             if worker is not None and self._connections.get(worker) is writer:
                 del self._connections[worker]
                 self.disconnected[worker] = self._hellos.pop(worker), time.time()
-                self._hear(worker)
+                self._unheard.hear(worker)
                 for request in self._requests.values():
                     if request.kind == "close" and worker in request.windows:
                         request.answer(worker, ENDED)

@@ -15,7 +15,6 @@ from gpuprof._session import public
 from gpuprof._session.ledger import clock_id
 from gpuprof.backend.types import Window
 from gpuprof.ray._wire import (
-    STEP,
     Address,
     Answer,
     Challenge,
@@ -139,7 +138,7 @@ def _tell_time(connection: socket.socket, question: ClockQuestion, receive_time:
 def _obey(
     session: Session, connection: socket.socket, message: Message | StepNote | FlushNote
 ) -> None:
-    answer: Answer = {"number": STEP, "problem": None, "window": None}
+    answer: Answer = {"number": message["number"], "problem": None, "window": None}
     if message["kind"] == "flush":
         if message["last"]:
             session.end_ledger()

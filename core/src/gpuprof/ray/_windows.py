@@ -21,10 +21,10 @@ from gpuprof.ray._nodes import is_starting
 from gpuprof.ray._steps import Steps
 from gpuprof.ray._wire import Address, Measurement
 
-_STEP_DEADLINE = 1.0
+_STEP_DEADLINE = 5.0
 """Seconds to wait for workers to acknowledge a step. A worker that is later than that puts a little
 of the step's time into the wrong tree."""
-_FLUSH_DEADLINE = 2.0
+_FLUSH_DEADLINE = 10.0
 """Seconds for workers to write what they have recorded."""
 _START_DEADLINE = 120.0
 """The most seconds that a step waits for a worker that Ray is still starting. Without gpuprof, the

@@ -62,30 +62,28 @@ class Message(TypedDict):
     window: tuple[int, int | None, int | None]
 
 
-STEP = 0
-"""The number of an announcement to all workers; requests count from 1."""
-
-
 class StepNote(TypedDict):
-    """The driver's announcement of a step. The answer's number is `STEP`.
+    """The driver's announcement of a step.
 
     Keys:
         withdrawn: whether this corrects the announcement of the current step, which is not left out
             after all.
     """
 
+    number: int
     kind: Literal["step"]
     left_out: bool
     withdrawn: bool
 
 
 class FlushNote(TypedDict):
-    """The driver's request to write what the worker has recorded. The answer's number is `STEP`.
+    """The driver's request to write what the worker has recorded.
 
     Keys:
         last: whether the run ends, so that the worker also ends its ledger.
     """
 
+    number: int
     kind: Literal["flush"]
     last: bool
 
