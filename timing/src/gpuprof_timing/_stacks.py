@@ -59,7 +59,8 @@ mapping `known`; there are at most so many of a thread.
 class _Alarm:
     """Lets one thread sleep until it rings.
 
-    A thread that wakes waits for the GIL, and in Python nothing tells for how long.
+    A thread that wakes waits for the GIL, and in Python nothing tells for how long. It must be the
+    same thread each time.
     """
 
     __slots__ = ("_quiet",)
@@ -74,7 +75,12 @@ class _Alarm:
             self._quiet.release()
 
     def sleep(self, seconds: float) -> float | None:
-        """Sleep; returns for how many seconds it then waited for the GIL, ``None`` if it rang."""
+        """Sleep, unless it rings.
+
+        Returns:
+            For how many seconds the thread then had a processor, and waited for the GIL; 0 if that
+            is not known. ``None`` if it rang.
+        """
         if self._quiet.acquire(timeout=max(0.0, seconds)):
             self._quiet.release()
             return None
@@ -82,7 +88,8 @@ class _Alarm:
 
 
 Alarm: type[_Alarm] = getattr(hot, "Alarm", _Alarm)
-"""Lets one thread sleep until it rings. Compiled, it tells how long it waits for the GIL then."""
+"""Lets one thread sleep until it rings. Compiled, it tells how long that thread waits for the GIL,
+where the kernel counts how long a thread lacks a processor."""
 
 
 def open_nodes(clock: Callable[[], int]) -> dict[int, Node]:

@@ -12,20 +12,19 @@ of a sample's cost is cold caches and the GIL.
 from __future__ import annotations
 
 import json
-import math
 import re
 import struct
 import sys
 import threading
 import time
-from _thread import allocate_lock, get_ident, get_native_id
+from _thread import allocate_lock, get_ident
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType
 
 from gpuprof_timing.recording import CAN_SAMPLE, Alarm, Node, open_nodes, stacks, task_tracks
 
 from gpuprof._session.blocks import BlockFile
-from gpuprof._session.usage import OWN_THREADS, processor_times
+from gpuprof._session.usage import OWN_THREADS
 
 SUFFIX = ".stacks"
 STACK = struct.Struct("<III")
@@ -179,21 +178,18 @@ class Sampler:
             self._file.close()
 
     def _run(self) -> None:
-        thread = get_native_id()
         self._own[get_ident()] = True
         began, phase, wait = time.monotonic(), 0.0, self.period
         while True:
             # varying waits, so that the samples fall on all parts of a step, whatever its length
             pause = wait * (0.5 + phase)
             at = time.monotonic() + pause
-            queued = _queued(thread)
             waited = self._over.sleep(pause - _READY)
             if waited is None:
                 return
-            # who keeps the GIL beyond that moment is still where it was then; but a thread that has
-            # no processor comes late to a GIL that is given up again and again
-            was_late = time.monotonic() - waited < at <= time.monotonic()
-            was_kept = was_late and waited - (_queued(thread) - queued) >= _MOST_LATER
+            # Who keeps the GIL beyond that moment is still where it was then. From here on, nothing
+            # may give up the GIL: the job would run on.
+            was_kept = waited >= _MOST_LATER and time.monotonic() >= at
             if not was_kept and self._let_go(at, phase):
                 return
             try:
@@ -353,14 +349,6 @@ class Sampler:
             error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
         )
         self._on_fault(f"no more stacks are sampled: {reason}; everything else goes on")
-
-
-def _queued(thread: int) -> float:
-    """For how many seconds a thread has been ready to run, without a processor."""
-    try:
-        return processor_times(thread)[1] / 1e9
-    except (OSError, ValueError):
-        return math.inf  # and the difference of two such is no number, which is never at least one
 
 
 def _line_of(code: CodeType, instruction: int) -> int:
