@@ -318,6 +318,83 @@ def test_the_slow_one_of_vectorised_environments_is_a_hint_with_its_line(
     assert 0.4 < cause["saves"] < 0.8
 
 
+LOADING = """
+import sys, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+def decode(number):
+    time.sleep(0.04)
+    return torch.full((4,), float(number))
+
+class Pictures(Dataset):
+    def __len__(self):
+        return 80
+    def __getitem__(self, number):
+        return decode(number)
+
+if __name__ == "__main__":
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    start = sys.argv[1]
+    for picture in DataLoader(Pictures(), num_workers=2, multiprocessing_context=start):
+        model(picture).sum().backward()
+        optimizer.step()
+"""
+POOLED = """
+import sys, time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import Pool
+import torch
+
+def score(answer):
+    time.sleep(0.02)
+    return float(answer)
+
+def scores(pool):
+    if sys.argv[1] == "map":
+        return pool.map(score, range(4))
+    return [future.result() for future in [pool.submit(score, n) for n in range(4)]]
+
+if __name__ == "__main__":
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with ProcessPoolExecutor(2) if sys.argv[1] == "submit" else Pool(2) as pool:
+        for _ in range(40):
+            model(torch.tensor([scores(pool)])).sum().backward()
+            optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "argument", "scope", "function"),
+    [
+        (LOADING, "fork", "DataLoader.next", "decode"),
+        (LOADING, "spawn", "DataLoader.next", "decode"),
+        (POOLED, "map", "pool.result", "score"),
+        (POOLED, "submit", "pool.result", "score"),
+    ],
+)
+def test_the_line_that_other_processes_run_is_said(
+    program: str, argument: str, scope: str, function: str, tmp_path: Path
+) -> None:
+    """Of a DataLoader and of pools, whose processes call the job's functions."""
+    (tmp_path / "train.py").write_text(program)
+    command = [*GPUPROF, "--set", "sampling=100", "--", sys.executable, "train.py", argument]
+    done = run(tmp_path, command)
+    assert 0 == done.returncode, done.stderr
+    answer = explained(tmp_path)
+    assert ["Program"] == [group["group"] for group in answer["groups"]]
+    cause = answer["findings"][0]
+    assert ("data", "Program-0", scope) == (cause["cause"], cause["worker"], cause["scope"])
+    assert 0.5 < cause["saves"] < 1.0
+    line = cause["line"]
+    assert ("helpers", function) == (line["kind"], line["name"])
+    assert line["file"].endswith("train.py")
+    assert 0.5 < 1 - line["waits"]
+    assert f"see {function}, which its {line['scope']} runs at train.py:" in answer["helps"]
+
+
 PREFETCHING = """
 import queue, sys, threading, time
 fetching, training = map(float, sys.argv[1:])

@@ -133,9 +133,8 @@ def test_a_full_disk_is_said_and_costs_no_report(
     if done.returncode == 77:
         pytest.skip("this user cannot mount a file system")
     full, room = ((tmp_path / f"{name}.txt").read_text() for name in ("full", "room"))
-    print(full, room, sep="\n\n")  # for whom a failure has to be explained
     assert "4 of 4" not in full
     assert "full" in full.replace("out/full", "")
     assert "1\n" == (tmp_path / "full.code").read_text()
-    assert "4 of 4 reports complete" in room
+    assert "4 of 4 reports complete" in room, room
     assert "0\n" == (tmp_path / "room.code").read_text()

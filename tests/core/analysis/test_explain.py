@@ -45,7 +45,7 @@ HELPS = {
     "slow environment": "if EnvGroup-1 were as fast as its group's median, the run would take ",
     "serial driver": "without what Runner does by itself, the run would take ",
     "data stall": "without next_batch in ActorGroup, the run would take ",
-    "late start": "if RolloutGroup-1 began its first scope with the others, the run would take ",
+    "late start": "if RolloutGroup-1 began its first scope when the others do, the run would take ",
     "slow weight sync": "without actor/sync_model_to_rollout in ActorGroup-0, the run would take ",
     "pauses": "without the pauses of EnvGroup-1, the run would take ",
     "garbage collection": "without the garbage collector in EnvGroup-1, the run would take ",
@@ -1332,7 +1332,7 @@ def prepared(directory: Path, runs: bool, served: bool = False) -> Explanation:
             False,
             "late start",
             "Worker-0 82 % (outside any scope)",
-            "if Worker-0 began forward with the others, the run would take 80 % less",
+            "if Worker-0 began forward when the others do, the run would take 80 % less",
         ),
     ],
 )
@@ -1419,7 +1419,9 @@ def test_a_rank_is_late_for_one_of_several_collectives(
             ("late start", "Worker-1", broadcast, "named", pytest.approx(20 / 132, abs=0.03)),
         ] == saved
         assert "Worker-2 begins torch.all_reduce 30" in words(found.findings[0]).says
-        assert "; if Worker-1 began torch.broadcast with the others, the run would " in helps(found)
+        assert "; if Worker-1 began torch.broadcast when the others do, the run would " in helps(
+            found
+        )
 
 
 def test_a_rank_is_late_for_a_collective_in_one_part_of_the_run(tmp_path: Path) -> None:

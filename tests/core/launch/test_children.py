@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections import Counter
-from multiprocessing import pool
+from multiprocessing import managers, pool
 from typing import Any
 
 import pytest
@@ -53,9 +53,21 @@ def test_a_class_with_the_starters_name_is_another_group() -> None:
     assert "WorkerProcess-0" == name(Worker())
 
 
-def test_helpers_of_libraries_are_not_recorded() -> None:
-    """A pool's workers, for one."""
-    assert "" == name(CONTEXT.Process(target=pool.worker))
+def test_processes_of_libraries_are_not_recorded() -> None:
+    """The server of a manager, for one."""
+    assert "" == name(CONTEXT.Process(target=managers.BaseManager._run_server))
+
+
+def test_the_processes_of_a_pool_help_the_one_that_started_it() -> None:
+    """They run its functions, and it may make new ones all the time."""
+    process = CONTEXT.Process(target=pool.worker)
+    assert "Worker-0-pool-0" == name(process)
+    own: Any = {"group": "Learner", "rank": 3, "profiled": False}
+    made = _process_row(own, process)
+    assert made is not None
+    assert ("Learner-3-pool", 0, True) == (made["group"], made["rank"], made["helps"])
+    names = [name(process) for _ in range(children._MOST_HELPERS)]
+    assert ["Worker-0-pool-31", ""] == names[-2:]
 
 
 def test_below_a_profiler_nothing_is_recorded() -> None:

@@ -13,7 +13,8 @@ import sys
 import threading
 import warnings
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent import futures
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -770,6 +771,44 @@ def test_a_call_of_a_thread_pool_that_cannot_be_named_runs(recording: Recording)
         assert 1 == pool.submit(Odd()).result()
     (fault,) = recording.faults
     assert fault.startswith("instruments: threads is switched off here")
+
+
+@pytest.mark.parametrize("how", ["wait", "as_completed"])
+def test_the_end_of_a_call_of_a_thread_pool_is_waited_for(how: str, recording: Recording) -> None:
+    """By its key, once: what has ended is no wait."""
+    recording.begin("queue")
+
+    def compute() -> None:
+        recording.threads.add(threading.get_ident())
+        wait_until(lambda: "Future.result" in recording.timing, "awaited")
+
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(compute)
+        for _ in range(2):
+            if how == "wait":
+                assert {future} == futures.wait([future]).done
+            else:
+                assert [future] == list(futures.as_completed(iter([future])))
+    found = pairs(recording.spans())
+    assert 1 == len(found["Future.result waits"])
+    assert found["Future.result waits"] == found["compute (thread) releases"]
+
+
+@pytest.mark.parametrize("how", ["map", "imap", "submit", "as_completed"])
+def test_the_result_of_a_pool_of_processes_is_waited_for(how: str, recording: Recording) -> None:
+    """As data is: what its processes do is in no scope."""
+    context = multiprocessing.get_context("spawn")
+    recording.begin("queue")
+    if how in ("submit", "as_completed"):
+        with ProcessPoolExecutor(1, context) as executor:
+            future = executor.submit(abs, -1)
+            if how == "as_completed":
+                assert [future] == list(futures.as_completed([future]))
+            assert 1 == future.result()
+    else:
+        with context.Pool(1) as pool:
+            assert [1, 2] == list(getattr(pool, how)(abs, (-1, -2)))
+    assert "pool.result" in recording.timing
 
 
 # Queues

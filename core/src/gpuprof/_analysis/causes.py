@@ -582,10 +582,16 @@ def nothing(record: Record, suspect: Suspect) -> Factors:
 def but_for_a_processor(record: Record, suspect: Suspect) -> Factors:
     """No time, except the share that a busy machine had no processor for.
 
-    Processes that are not recorded, such as those that load data, are taken to lack the same share
-    of the processor time that they need as the recorded ones.
+    Processes that are not recorded are taken to lack the same share of the processor time that they
+    need as the recorded ones. Where the samples of a loader tell what it does, it would need none
+    without that.
     """
-    factors = dict.fromkeys(suspect.activities, record.lack)
+    run = record.run
+    helped = {name.rpartition("-")[0] for name in run.helpers}
+    factors = {
+        (number, place): 0.0 if run.processes[number].name in helped else record.lack
+        for number, place in suspect.activities
+    }
     return lambda _: factors
 
 

@@ -25,6 +25,7 @@ from gpuprof._artifacts.ledger import RELEASES, Ledger
 from gpuprof._session import stall
 from gpuprof._session.ledger import (
     CLOCK_INTERVAL,
+    HELPER,
     LAST_SECONDS,
     LIBRARY_STEPS,
     PACED_STEPS,
@@ -240,7 +241,12 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
     Args:
         patterns: which scopes wait, as in the configuration's key ``waits``.
     """
-    ledgers, other_steps = _of_same_workers(ledgers)
+    helpers: dict[str, list[Ledger]] = {}
+    ranks = [ledger for ledger in ledgers if ledger.header["role"] != HELPER]
+    for ledger in ledgers if ranks else ():
+        if ledger.header["role"] == HELPER:
+            helpers.setdefault(ledger.header["group"], []).append(ledger)
+    ledgers, other_steps = _of_same_workers(ranks or ledgers)
     _part_calls(ledgers)
     waits = Waits(patterns)
     places: list[Place] = []
@@ -297,7 +303,7 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
         workers = [p for p in processes if p.role == "worker" and len(p.ledger.edges)]
         driver = None if workers else driver
         drivers = drivers if driver else []
-    run = Run(name, processes, places, [], problems=problems)
+    run = Run(name, processes, places, [], problems=problems, helpers=helpers)
     if drivers and (driver is None or _of_library(driver)):
         # an optimizer may step many times in what the job calls a step
         run.steps, run.round = find_steps(run, drivers[0])

@@ -8,7 +8,7 @@ All times here are nanoseconds of the run's line of time: since the epoch, on th
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import attrs
@@ -148,6 +148,9 @@ class Run:
         places: of all processes together: those with the same keys are one.
         driver: the driver's position in `processes`; ``None`` without one, where every rank marks
             steps of its own.
+        helpers: the ledgers of the processes that only run functions for a process, such as those
+            of a DataLoader, by its name and what they are: ``Worker-0-loader``. They have stacks
+            only, and are none of `processes`.
         edges: without a driver, when each process began and ended each step: two rows of
             nanoseconds for each process, both 0 for a step that it did not mark.
         whole_life: workers that were captured from their start to their end.
@@ -179,6 +182,7 @@ class Run:
     driver: int | None = None
     instruments: frozenset[str] = frozenset()
     edges: dict[int, Integers] = attrs.field(factory=dict)
+    helpers: Mapping[str, Sequence[Ledger]] = attrs.field(factory=dict)
     whole_life: list[str] = attrs.field(factory=list)
     profiled: frozenset[int] = frozenset()
     ended_early: list[EarlyEnd] = attrs.field(factory=list)

@@ -29,12 +29,12 @@ from gpuprof._analysis.stragglers import ALL
 from gpuprof._artifacts import stacks as artifacts
 from gpuprof._artifacts.ledger import Ledger
 from gpuprof._artifacts.stacks import Function
-from gpuprof._session.instruments.threads import THREAD
+from gpuprof._session.instruments.threads import POOL_RESULT, THREAD
 from gpuprof._session.stacks import LIBRARY
 from gpuprof.errors import OutputError
 
 Integers = NDArray[np.int64]
-Kind = Literal["extra", "most"]
+Kind = Literal["extra", "most", "helpers"]
 Frame = tuple[Function, int]
 Stack = tuple[Frame, ...]
 """A stack from the outermost function on, with the line in each."""
@@ -43,6 +43,8 @@ Key = TypeVar("Key", bound=Hashable)
 _Rows = Sequence[Sequence[tuple[Stack, float]]]
 """Stacks and their seconds: first of the suspect, then of each peer."""
 
+LOADER, POOL = "loader", "pool"
+"""What the helpers of a process are; see `Run.helpers`."""
 WARM_UP = "warm-up"
 """The scope of a line that stands for all that a process does in its first steps."""
 COMPARED = ("rank", "drift", "only this rank", "imbalance")
@@ -60,11 +62,15 @@ _OTHERS = re.compile(
     r"|asyncio\.\w+|zmq\.\w+)\."
 )
 """The beginnings of names of functions in which a process waits for another one."""
+_FORKED, _MAIN = "multiprocessing.process.BaseProcess._bootstrap", "MainThread"
+"""The function in which a process of multiprocessing begins, and the name of its first thread."""
 _OWN = re.compile(r"gpuprof(_timing)?(\.|$)")
 _LEAST_SAMPLES = 20
 """Samples that a place needs before a share of it is printed."""
 _DEVIATIONS = 3.0
 """How many standard deviations of samples a share must be above nothing."""
+MOSTLY_WAITS = 0.5
+"""Share of a place's time from which a process mostly waits there for another one."""
 _LEAST_SEEN = 0.5
 """Share of a place's time that samples must have seen to stand for all of it."""
 _LEAST_SHARE = 0.2
@@ -90,8 +96,9 @@ class Line:
     """A line of code, and its share of a place's time.
 
     Args:
-        kind: ``extra``: of what the place takes longer than elsewhere; ``most``: of all its time.
-        worker: the worker in which it was seen.
+        kind: ``extra``: of what the place takes longer than elsewhere; ``most``: of all its time;
+            ``helpers``: of all that the processes do that run functions for this one.
+        worker: the worker in which it was seen; of helpers, the name of all of them.
         scope: the place's name, or `WARM_UP`.
         steps: how many steps were looked at.
         seconds: what that place takes, or takes longer, in each of them, in this worker.
@@ -152,7 +159,57 @@ class Folded:
 
 
 class Samples:
-    """The samples of a process.
+    """The samples of a process, by their time and stack.
+
+    Args:
+        offset: the nanoseconds from the process's clock to the run's.
+    """
+
+    def __init__(self, read: artifacts.Stacks, offset: int) -> None:
+        self._read = read
+        rows = read.samples
+        self._ends = rows["end"] + offset
+        apart = (rows["end"] - rows["start"]) // rows["samples"].clip(1)
+        # a sample tells of its nanosecond, and stands for the time since the one before
+        self._starts = self._ends - 1 - apart * (rows["samples"].clip(1) - 1)
+        self._stacks = numbered(read)
+        self._waits = np.array([_waits(stack) for stack in self._stacks])[rows["stack"]]
+        self._idle = np.array([is_idle(stack) for stack in self._stacks])[rows["stack"]]
+
+    def of_tracks(
+        self, tracks: Sequence[int], times: tuple[Integers, Integers], idle: bool = False
+    ) -> Folded:
+        """The samples of threads between the given times, in whatever place.
+
+        Args:
+            idle: whether those count in which only libraries wait for work.
+            times: starts and ends that do not overlap, in order.
+        """
+        return self._fold(np.isin(self._read.samples["track"], tracks), times, idle)
+
+    def _inside(self, times: tuple[Integers, Integers]) -> Floats:
+        """The share of each row's samples that were taken between the given times."""
+        inside = _covered(self._ends, *times) - _covered(self._starts, *times)
+        shares: Floats = inside / (self._ends - self._starts)
+        return shares
+
+    def _fold(
+        self, chosen: NDArray[np.bool_], times: tuple[Integers, Integers], idle: bool = False
+    ) -> Folded:
+        rows, shares = self._read.samples, self._inside(times)
+        chosen = chosen & (idle | ~self._idle) & (shares > 0)
+        took = shares * (rows["end"] - rows["start"]) / 1e9
+        seconds: dict[Stack, float] = {}
+        steps = max(1, int((times[1] > times[0]).sum()))
+        for number in np.unique(rows["stack"][chosen]).tolist():
+            mine = chosen & (rows["stack"] == number)
+            stack = self._stacks[number]
+            seconds[stack] = seconds.get(stack, 0.0) + float(took[mine].sum()) / steps
+        return Folded(seconds, round(float((rows["samples"] * shares)[chosen].sum())), steps)
+
+
+class PlacedSamples(Samples):
+    """The samples of a process of the run, by their place as well.
 
     Args:
         run: the process's.
@@ -160,20 +217,12 @@ class Samples:
     """
 
     def __init__(self, run: Run, process: Process, read: artifacts.Stacks) -> None:
+        super().__init__(read, process.ledger.offset)
         self._run = run
         self._process = process
-        self._read = read
-        rows = read.samples
-        self._ends = rows["end"] + process.ledger.offset
-        apart = (rows["end"] - rows["start"]) // rows["samples"].clip(1)
-        # a sample tells of its nanosecond, and stands for the time since the one before
-        self._starts = self._ends - 1 - apart * (rows["samples"].clip(1) - 1)
-        self._places = process.places[rows["place"]]
+        self._places = process.places[read.samples["place"]]
         self._in_tasks()
         self._around_steps()
-        self._stacks = numbered(read)
-        self._waits = np.array([_waits(stack) for stack in self._stacks])[rows["stack"]]
-        self._idle = np.array([is_idle(stack) for stack in self._stacks])[rows["stack"]]
 
     @property
     def places(self) -> list[int]:
@@ -206,32 +255,6 @@ class Samples:
                 outside = works | threads
             chosen |= outside
         return self._fold(chosen, times, idle)
-
-    def of_threads(self, name: str, times: tuple[Integers, Integers]) -> Folded:
-        """The samples of all threads of a name; see `folded`."""
-        ledger = self._process.ledger
-        tracks = [number for number, track in enumerate(ledger.tracks) if track.name == name]
-        return self._fold(np.isin(self._read.samples["track"], tracks), times)
-
-    def _inside(self, times: tuple[Integers, Integers]) -> Floats:
-        """The share of each row's samples that were taken between the given times."""
-        inside = _covered(self._ends, *times) - _covered(self._starts, *times)
-        shares: Floats = inside / (self._ends - self._starts)
-        return shares
-
-    def _fold(
-        self, chosen: NDArray[np.bool_], times: tuple[Integers, Integers], idle: bool = False
-    ) -> Folded:
-        rows, shares = self._read.samples, self._inside(times)
-        chosen = chosen & (idle | ~self._idle) & (shares > 0)
-        took = shares * (rows["end"] - rows["start"]) / 1e9
-        seconds: dict[Stack, float] = {}
-        steps = max(1, int((times[1] > times[0]).sum()))
-        for number in np.unique(rows["stack"][chosen]).tolist():
-            mine = chosen & (rows["stack"] == number)
-            stack = self._stacks[number]
-            seconds[stack] = seconds.get(stack, 0.0) + float(took[mine].sum()) / steps
-        return Folded(seconds, round(float((rows["samples"] * shares)[chosen].sum())), steps)
 
     @functools.cached_property
     def _threads(self) -> list[int]:
@@ -287,7 +310,7 @@ class Code:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._run = loop.run
-        self._samples: dict[int, Samples | None] = {}
+        self._samples: dict[int, PlacedSamples | None] = {}
         self.problems: list[str] = []
 
     def extra(self, worker: str, group: str, scope: str, works_only: bool = False) -> Line | None:
@@ -367,8 +390,36 @@ class Code:
         samples = self.samples(process)
         if samples is None:
             return None
-        starts, ends = (edges[self._loop.usual] for edges in self._run.step_edges(process))
-        return self._line("most", process, name, samples.of_threads(name, (starts, ends)), [])
+        tracks = _threads_of(process.ledger, name)
+        folded = samples.of_tracks(tracks, self._usual_times(process))
+        return self._line("most", process, name, folded, [])
+
+    def helpers(self, process: Process, kind: str) -> Line | None:
+        """The line that takes most of the time of the processes that run a process's functions.
+
+        Args:
+            kind: what these processes are, such as `LOADER`.
+        """
+        name = f"{process.name}-{kind}"
+        seconds: Counter[Stack] = Counter()
+        samples = steps = 0
+        for ledger in self._run.helpers.get(name, ()):
+            read = self._read(ledger)
+            if read is not None:
+                tracks = _threads_of(ledger, _MAIN)
+                times = self._usual_times(process)
+                folded = Samples(read, ledger.offset).of_tracks(tracks, times, idle=True)
+                seconds.update(folded.seconds)
+                samples, steps = samples + folded.samples, folded.steps
+        whole = Folded(seconds, samples, steps)
+        working = whole.working()
+        line = _line("helpers", name, kind, working, [], dict)
+        waits = 1 - working.total / whole.total if seconds else 0.0
+        return None if line is None else attrs.evolve(line, waits=waits)
+
+    def _usual_times(self, process: Process) -> tuple[Integers, Integers]:
+        starts, ends = self._run.step_edges(process)
+        return starts[self._loop.usual], ends[self._loop.usual]
 
     def in_warm_up(self) -> Line | None:
         """The line that the slowest process to warm up spends its warm-up in."""
@@ -441,19 +492,23 @@ class Code:
         """The names of the scopes around a place and its own."""
         return self._run.places[place].path
 
-    def samples(self, process: Process) -> Samples | None:
+    def samples(self, process: Process) -> PlacedSamples | None:
         """The samples of a process; ``None`` if it has none."""
         if process.number not in self._samples:
-            try:
-                read = artifacts.read(process.ledger)
-            except OutputError as error:
-                self.problems.append(str(error))
-                read = None
-            if read is not None and read.problem:
-                self.problems.append(read.problem)
-            samples = None if read is None else Samples(self._run, process, read)
+            read = self._read(process.ledger)
+            samples = None if read is None else PlacedSamples(self._run, process, read)
             self._samples[process.number] = samples
         return self._samples[process.number]
+
+    def _read(self, ledger: Ledger) -> artifacts.Stacks | None:
+        try:
+            read = artifacts.read(ledger)
+        except OutputError as error:
+            self.problems.append(str(error))
+            return None
+        if read is not None and read.problem:
+            self.problems.append(read.problem)
+        return read
 
     def process(self, name: str) -> Process | None:
         """The last start of a worker, or the driver; ``None`` for a node."""
@@ -487,36 +542,8 @@ class Code:
     def _line(
         self, kind: Kind, process: Process, scope: str, mine: Folded, others: Sequence[Folded]
     ) -> Line | None:
-        """The line with most of the extra time of a place, compared with its peers' median."""
-        total = mine.total - _median([other.total for other in others])
-        if mine.samples < _LEAST_SAMPLES or total <= 0:
-            return None
-        took = mine.took - _median([other.took for other in others])
-        rows = [list(side.seconds.items()) for side in (mine, *others)]
-        hottest = _hottest(rows, total, self._elsewhere(process, scope))
-        if hottest is None:
-            return None
-        seconds = hottest.seconds
-        # the number of samples of equal steps varies as if each came by itself
-        rate = _median([other.total / max(1, other.samples) for other in others])
-        variance = hottest.own * mine.total / mine.samples + (hottest.own - seconds) * rate
-        if total < _LEAST_SEEN * took:  # such as a task that is suspended in the place
-            total = took
-        if seconds < _LEAST_SHARE * total or seconds < _DEVIATIONS * variance**0.5:
-            return None
-        return Line(
-            kind,
-            process.name,
-            scope,
-            mine.steps,
-            total,
-            min(1.0, seconds / total),
-            hottest.name,
-            hottest.function.file,
-            hottest.line,
-            min(1.0, hottest.of_line / total),
-            mine.samples,
-        )
+        elsewhere = functools.partial(self._elsewhere, process, scope)
+        return _line(kind, process.name, scope, mine, others, elsewhere)
 
 
 def find(
@@ -568,12 +595,60 @@ def _of_finding(loop: Loop, code: Code, finding: Finding) -> Line | None:
         usage = finding.facts.usage
         thread = None if usage is None else usage.thread
         return None if thread is None else code.of_threads(process, thread.name)
+    if finding.cause == "data":
+        kind = POOL if finding.scope == POOL_RESULT else LOADER
+        if (of_helpers := code.helpers(process, kind)) is not None:
+            return of_helpers
     if finding.facts.at:
         numbers = frozenset(finding.facts.at)
         steps = loop.run.steps
         at = [position for position in loop.usual if steps[position].number in numbers]
         return code.in_steps(process, finding.scope, at)
     return code.most(process, finding.scope)
+
+
+def _line(
+    kind: Kind,
+    worker: str,
+    scope: str,
+    mine: Folded,
+    others: Sequence[Folded],
+    elsewhere: Callable[[], Mapping[Stack, float]],
+) -> Line | None:
+    """The line with most of the extra time of a place, compared with its peers' median.
+
+    Args:
+        elsewhere: what the process does in other places, in seconds by stack.
+    """
+    total = mine.total - _median([other.total for other in others])
+    if mine.samples < _LEAST_SAMPLES or total <= 0:
+        return None
+    took = mine.took - _median([other.took for other in others])
+    rows = [list(side.seconds.items()) for side in (mine, *others)]
+    hottest = _hottest(rows, total, elsewhere())
+    if hottest is None:
+        return None
+    seconds = hottest.seconds
+    # the number of samples of equal steps varies as if each came by itself
+    rate = _median([other.total / max(1, other.samples) for other in others])
+    variance = hottest.own * mine.total / mine.samples + (hottest.own - seconds) * rate
+    if total < _LEAST_SEEN * took:  # such as a task that is suspended in the place
+        total = took
+    if seconds < _LEAST_SHARE * total or seconds < _DEVIATIONS * variance**0.5:
+        return None
+    return Line(
+        kind,
+        worker,
+        scope,
+        mine.steps,
+        total,
+        min(1.0, seconds / total),
+        hottest.name,
+        hottest.function.file,
+        hottest.line,
+        min(1.0, hottest.of_line / total),
+        mine.samples,
+    )
 
 
 @attrs.frozen
@@ -677,13 +752,25 @@ def _leads_to(elsewhere: Mapping[Stack, float], path: Sequence[Function], line: 
 
 
 def numbered(read: artifacts.Stacks) -> list[Stack]:
-    """The stacks of a process by number, without gpuprof's own functions."""
+    """The stacks of a process by number, without gpuprof's own functions.
+
+    Those of a fork begin with its first own function; before, there are those of its parent.
+    """
     stacks: list[Stack] = [()]
     for caller, number, line in read.stacks[1:].tolist():
         function = read.functions[number]
-        own = _OWN.match(function.module)
-        stacks.append(stacks[caller] if own else (*stacks[caller], (function, line)))
+        if _OWN.match(function.module):
+            stacks.append(stacks[caller])
+        elif function.full_name == _FORKED:
+            stacks.append(((function, line),))
+        else:
+            stacks.append((*stacks[caller], (function, line)))
     return stacks
+
+
+def _threads_of(ledger: Ledger, name: str) -> list[int]:
+    """The numbers of the threads of a name."""
+    return [number for number, track in enumerate(ledger.tracks) if track.name == name]
 
 
 def busiest(ledger: Ledger) -> list[tuple[Frame, float]]:

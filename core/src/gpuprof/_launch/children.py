@@ -26,8 +26,16 @@ _ENVIRONMENTS = re.compile(r"(gym|gymnasium|stable_baselines3|tianshou|torchrl\.
 """The modules of libraries that step environments in processes of their own."""
 _ENVIRONMENT = "environment"
 """The group of these processes; of those of a rank, its name stands before it."""
-_MOST = 256
-"""The most processes to record: a program may start one for each piece of work."""
+_HELPERS = {
+    "torch.utils.data._utils.worker": "loader",
+    "multiprocessing.pool": "pool",
+    "concurrent.futures.process": "pool",
+}
+"""The modules of libraries that run the program's functions in other processes, and what these are
+called."""
+_MOST, _MOST_HELPERS = 256, 32
+"""The most processes to record, and the most helpers of a kind: a program may start one for each
+piece of work, or new ones in each epoch."""
 _started: Counter[str] = Counter()
 _process: tuple[int, str | None] = 0, None
 """The process whose children are recorded, and its own row."""
@@ -163,8 +171,7 @@ def _start_after_fork(_: ModuleType) -> None:
 def _process_row(row: Row, process: Any) -> Row | None:
     """The row of a process that runs the program's own function or class, which names its group.
 
-    Of processes of libraries, those that step environments are recorded, and others, such as those
-    that load data, are not.
+    Of processes of libraries, those that step environments are recorded, and the `_HELPERS`.
     """
     runs, rank = process._target or type(process), None
     spawn = sys.modules.get("torch.multiprocessing.spawn")
@@ -174,8 +181,11 @@ def _process_row(row: Row, process: Any) -> Row | None:
     is_environment = _ENVIRONMENTS.match(runs.__module__ or "") is not None
     is_users = is_environment or (file is not None and not LIBRARY.search(file))
     is_counted = os.getpid() == _process[0] and _started.total() < _MOST
-    if row["profiled"] or not (is_users and is_counted):
+    helper = _HELPERS.get(runs.__module__)
+    if row["profiled"] or not (is_users or helper) or not is_counted:
         return None
+    if helper is not None:
+        return _helper_row(row, f"{row['group']}-{row['rank']}-{helper}")
     name = runs.__name__.strip("<>")  # of a lambda
     if is_environment:
         of_rank = "" if row["group"] == "Program" else f"{row['group']}-{row['rank']}-"
@@ -187,6 +197,14 @@ def _process_row(row: Row, process: Any) -> Row | None:
     if session is not None and session.ledger is not None:
         session.ledger.event(STARTS_RANKS, group=group)
         session.starts_ranks = True
+    return row
+
+
+def _helper_row(row: Row, group: str) -> Row | None:
+    if _started[group] == _MOST_HELPERS:
+        return None
+    row["group"], row["rank"], row["helps"] = group, _started[group], True
+    _started[group] += 1
     return row
 
 

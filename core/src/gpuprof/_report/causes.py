@@ -11,12 +11,16 @@ import attrs
 from gpuprof._analysis.causes import STARVED, Doubt, Finding, Name
 from gpuprof._analysis.loop import BETWEEN_CALLS, NAMES
 from gpuprof._analysis.run import OUTSIDE
+from gpuprof._analysis.stacks import LOADER, MOSTLY_WAITS, Line
 from gpuprof._analysis.stays import OfSamples
 from gpuprof._analysis.stragglers import BEFORE
 from gpuprof._analysis.usage import Usage
 from gpuprof._artifacts.early_ends import listed
 from gpuprof._artifacts.receipt import size_text
+from gpuprof._report.stacks import where
 from gpuprof._report.words import all_of, duration, ordinal, percentage
+from gpuprof._session.instruments.threads import POOL_RESULT
+from gpuprof._session.stacks import LIBRARY
 
 if TYPE_CHECKING:
     from gpuprof._analysis.summary import Promise
@@ -25,6 +29,8 @@ _LARGEST_RATIO = 10
 """The largest ratio to print: beyond it, the others take almost no time there."""
 _NO_SCOPES = (NAMES[OUTSIDE], BETWEEN_CALLS)
 """Places in the results that are not scopes."""
+_LEAST_OF_LINE = 0.5
+"""Share of a time above which one line of code is named as the one to look at."""
 LEAST_EVEN = 0.1
 """Share of a run from which it is said what equally long work would save."""
 _LEAST_WAITED = 0.3
@@ -40,22 +46,30 @@ class Words:
     action: str
 
 
-def words(finding: Finding, at: str = "", waits_in: str = "") -> Words:
+def of_users(line: Line | None) -> str:
+    """Where a line is, if it is the user's own and most of the time is there; else empty."""
+    if line is None or line.share < _LEAST_OF_LINE or LIBRARY.search(line.file):
+        return ""
+    return where(line)
+
+
+def words(finding: Finding, line: Line | None = None) -> Words:
     """A finding in words.
 
     Args:
-        at: the line of the user's own with at least half of the extra time; empty without one.
-        waits_in: the function in which it waits for another process for most of its time; empty if
-            it does not.
+        line: the line of code that takes most of its time; ``None`` if it is not known.
     """
-    if waits_in and finding.cause == "bottleneck":
+    if finding.cause == "bottleneck" and line is not None and line.waits > MOSTLY_WAITS:
         return Words(
             f"{_who(finding)} is {_where(finding)} for {duration(finding.seconds)} a step, "
-            f"{percentage(finding.share)} of the run, and mostly waits there, in {waits_in}, for "
+            f"{percentage(finding.share)} of the run, and mostly waits there, in {line.name}, for "
             "what no scope records, such as another process.",
             "See what that does: py-spy dump --pid PID shows a Python process.",
         )
+    at = of_users(line)
     of_cause = _WORDS[finding.cause](finding)
+    if finding.cause == "data" and line is not None and line.kind == "helpers":
+        of_cause = attrs.evolve(of_cause, action=_of_helpers(line))
     if at and finding.cause in ("pauses", "once"):  # it is not the machine
         once = f"Once is no pattern: if it comes back, see {at}."
         often = f"See {at}: do it less often, in smaller parts, or while the next step runs."
@@ -117,6 +131,20 @@ def _doubt(finding: Finding) -> str:
     is_periodic = facts.every is not None and facts.doubt in ("small", "uneven")
     is_said = is_periodic or (finding.cause == "imbalance" and finding.workers)
     return "" if is_said or finding.grade == "named" else doubts.get(facts.doubt, "")
+
+
+def _of_helpers(line: Line) -> str:
+    """What to do if a rank waits for its loader or its pool."""
+    if line.waits <= MOSTLY_WAITS:
+        more = " (num_workers)" if line.scope == LOADER else ""
+        return f"Make {line.name} faster, at {where(line)}, or use more processes{more}."
+    see = "how large what it sends and gets back is"
+    if line.scope == LOADER:
+        see = "whether they start anew in each epoch (persistent_workers), and how large a batch is"
+    return (
+        f"Its {line.scope} waits for {percentage(line.waits)} of the time, so more processes do "
+        f"not help: see {see}."
+    )
 
 
 def what_if(cause: Finding | Promise, at: str = "") -> str:
@@ -334,15 +362,17 @@ def _imbalance(finding: Finding) -> Words:
         )
     node = f", or their node, {facts.node}, is slow" if facts.node else ""
     several = len(finding.workers) > 1
-    takes, whose, slow = (
-        ("take", "their", "some of them are") if several else ("takes", "its", "it is")
+    takes, whose, slow, they_have, one = (
+        ("take", "their", "some of them are", "they have", "one of them")
+        if several
+        else ("takes", "its", "it is", "it has", "it")
     )
     return Words(
         f"{listed(finding.workers)} {takes} {duration(finding.seconds)} a step longer than the "
         f"others of {group} {where}. Either that is {whose} part of the job, which may not be "
         f"balanced, or {slow} slow{node}.",
-        "If they have more to do than the others, spread the work evenly; if not, capture one of "
-        "them and one of the others, and compare them.",
+        f"If {they_have} more to do than the others, spread the work evenly; if not, capture {one} "
+        "and one of the others, and compare them.",
     )
 
 
@@ -436,6 +466,12 @@ def _data(finding: Finding) -> Words:
             f"Loading data in {finding.scope} takes {_who(finding)} {duration(finding.seconds)} a "
             "step, and nothing else runs meanwhile.",
             "Load it in other processes (num_workers), or make that code faster.",
+        )
+    if finding.scope == POOL_RESULT:
+        return Words(
+            f"{_who(finding)} waits {duration(finding.seconds)} a step for a pool of processes.",
+            "Make its functions faster, use more processes, or let the pool work beside other "
+            "work.",
         )
     return Words(
         f"{_who(finding)} waits {duration(finding.seconds)} a step for data in {finding.scope}.",
@@ -673,7 +709,7 @@ _IF: Mapping[Name, str] = {
     "rank": _AS_FAST,
     "drift": _AS_FAST,
     "node": "if node {worker} were as fast as the others",
-    "late start": "if {worker} began {late_for} with the others",
+    "late start": "if {worker} began {late_for} when the others do",
     "pauses": "without the pauses of {workers}",
     "between steps": "without the time between steps",
     "garbage collection": "without the garbage collector in {worker}",

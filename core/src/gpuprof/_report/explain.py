@@ -23,7 +23,7 @@ from gpuprof._analysis.odds import LEAST_STEPS
 from gpuprof._analysis.rhythm import most_called
 from gpuprof._analysis.run import Process, Run
 from gpuprof._analysis.samples import Attribute
-from gpuprof._analysis.stacks import LEAST_QUIET, Line, Place, busiest, last_places
+from gpuprof._analysis.stacks import LEAST_QUIET, MOSTLY_WAITS, Line, Place, busiest, last_places
 from gpuprof._analysis.usage import FAULT, busy
 from gpuprof._analysis.waits import ANYBODY, BARRIER, DATA
 from gpuprof._artifacts.early_ends import listed, sentences
@@ -31,11 +31,10 @@ from gpuprof._artifacts.ledger import SUFFIX
 from gpuprof._artifacts.receipt import size_text
 from gpuprof._log import log
 from gpuprof._report import stacks
-from gpuprof._report.causes import LEAST_EVEN, config, gain, what_if, words
+from gpuprof._report.causes import LEAST_EVEN, config, gain, of_users, what_if, words
 from gpuprof._report.trees import DRIVER, introduce
 from gpuprof._report.words import duration, ordinal, percentage
 from gpuprof._session.instruments.coroutines import SUSPENDED
-from gpuprof._session.stacks import LIBRARY
 from gpuprof.errors import ConfigError, GpuprofError, OutputError
 
 JSON_VERSION = 1
@@ -51,8 +50,6 @@ _LEAST_LEFT_OUT = 0.2
 """How long the steps that are left out must take, relative to those that count, to be said."""
 _MOST_PLACES = 4
 """Places to tell in which processes were when a run was ended that may have hung."""
-_MOSTLY_WAITS = 0.5
-"""Share of a place's time above which a process that waits there is not to be made faster."""
 _MUCH_LONGER = 3
 """How many times the slowest step nothing must have ended for a job to be said to stand still."""
 _LEAST_SHARE = 0.005
@@ -136,7 +133,7 @@ def as_dict(answer: Explanation) -> dict[str, Any]:
         entry["line"] = None if line is None else stacks.as_dict(line)
         if finding.ratio == math.inf:
             entry["ratio"] = None
-        advice = words(finding, _of_users(line))
+        advice = words(finding, line)
         entry |= {"says": advice.says, "action": advice.action, "config": _config(answer, finding)}
     if answer.trend is not None and answer.trend.line is not None:
         content["trend"]["line"] = stacks.as_dict(answer.trend.line)
@@ -262,7 +259,9 @@ def helps(answer: Explanation) -> str:
                 lead = ""
             lead = _second(finding, causes) or lead
             line = answer.extra[answer.findings.index(finding)]
-            clause = what_if(finding, _of_users(line))
+            if line is not None and line.kind == "helpers":
+                lead = f"see {line.name}, which its {line.scope} runs at {stacks.where(line)}"
+            clause = what_if(finding, of_users(line))
             return clause + doubt + (f"; {lead}" if lead else "")
     if not answer.confidence.enough:
         about_it = (c for c in causes if answer.confidence.worker in c.workers)
@@ -318,7 +317,7 @@ def helps(answer: Explanation) -> str:
     if scope in SUSPENDED:  # which takes as long as whatever is awaited
         faster = f"{nobody}see what {who} awaits in {scope}: it takes {share} of a step"
     part, line = _leading(answer, _LEAST_LEAD)
-    if line is not None and line.scope == scope and line.waits > _MOSTLY_WAITS:
+    if line is not None and line.scope == scope and line.waits > MOSTLY_WAITS:
         return (
             f"{nobody}see what {who} waits for in {line.name} at {stacks.where(line)}: it takes "
             f"{percentage(part)} of a step"
@@ -332,14 +331,14 @@ def helps(answer: Explanation) -> str:
 
 def _action(answer: Explanation, finding: Finding) -> str:
     """What to do about a cause, as part of a line."""
-    action = words(finding, _of_users(answer.extra[answer.findings.index(finding)])).action
+    action = words(finding, answer.extra[answer.findings.index(finding)]).action
     return action[:1].lower() + action[1:].removesuffix(".")
 
 
 def _lead(answer: Explanation, least: float, cause: Finding | None = None) -> str:
     """The line that takes most of a step in a group, as a clause; or nothing; see `_leading`."""
     part, line = _leading(answer, least, cause)
-    if line is None or line.waits > _MOSTLY_WAITS:
+    if line is None or line.waits > MOSTLY_WAITS:
         return ""
     return f"{line.name} at {stacks.where(line)} takes {percentage(part)} of a step"
 
@@ -823,16 +822,8 @@ def _second(first: Finding, causes: Sequence[Finding]) -> str:
     return ""
 
 
-def _of_users(line: Line | None) -> str:
-    """Where a line is, if it is the user's own and most of the time is there; else empty."""
-    if line is None or line.share < _LEAST_OF_LINE or LIBRARY.search(line.file):
-        return ""
-    return stacks.where(line)
-
-
 def _finding(answer: Explanation, number: int, finding: Finding, line: Line | None) -> str:
-    waits_in = line.name if line is not None and line.waits > _MOSTLY_WAITS else ""
-    advice = words(finding, _of_users(line), waits_in)
+    advice = words(finding, line)
     lines = [_tables.labelled(f"{number}. ", advice.says)]
     if line is not None:
         lines.append(_tables.labelled("   line    ", stacks.words(line)))

@@ -36,6 +36,9 @@ def words(line: Line) -> str:
     '62 % of the extra 14 ms: json.loads, data.py:88'
     """
     whole = f"the extra {duration(line.seconds)}" if line.kind == "extra" else line.scope
+    if line.kind == "helpers":
+        works = percentage(1 - line.waits)
+        whole = f"what its {line.scope} does, which works {works} of the time"
     return f"{percentage(line.share)} of {whole}: {line.name}, {where(line)}"
 
 

@@ -79,6 +79,8 @@ _SENT_AS_IT_IS = struct.Struct(f"<Iqq{KEY}sQ")
 DRIVES = "drives"
 """The event of a process that drives the run. It makes the process a driver, whatever role its
 header has."""
+HELPER = "helper"
+"""The role of a process that only runs functions for another one, as those of a DataLoader do."""
 STARTS_RANKS = "starts ranks"
 """The event of a process that starts a rank by itself, with the rank's group."""
 STEP_AT = "step at"

@@ -20,7 +20,7 @@ from gpuprof._session.control import ControlThread
 from gpuprof._session.dump import Answerer
 from gpuprof._session.environment import environment
 from gpuprof._session.file import SESSION_VERSION, SessionFile, TreeEntry, WindowEntry, files_of
-from gpuprof._session.ledger import DRAIN_INTERVAL, STEP_AT, LedgerWriter, make_header
+from gpuprof._session.ledger import DRAIN_INTERVAL, HELPER, STEP_AT, LedgerWriter, make_header
 from gpuprof._session.left_out import LeftOut
 from gpuprof._session.metrics import StepMetrics
 from gpuprof._session.patience import answered, scratch_of
@@ -208,7 +208,7 @@ class Session:
             self.row["rank"],
             self.row["node"],
             self.row.get("incarnation"),
-            "child" if self.child else "worker",
+            "child" if self.child else HELPER if self.row.get("helps") else "worker",
         )
         ledger = LedgerWriter(
             f"{self.file.removesuffix('.json')}.ledger",

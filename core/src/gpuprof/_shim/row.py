@@ -104,6 +104,8 @@ class Row(_Planned, total=False):
         drives: whether the worker, or a program that it starts, makes the run's workers and counts
             its steps.
         tasks: the group of processes that run Ray tasks; those of an actor inherit its row.
+        helps: whether the process only runs functions for the one that started it, as a
+            DataLoader's do.
         role: ``owner`` is the worker; ``child`` is a process that inherited the worker's
             environment; ``left out`` is a process that records nothing.
         incarnation: which start of the worker this is, from ``1``. A child has none.
@@ -134,6 +136,7 @@ class Row(_Planned, total=False):
     orders: str
     node_ids: bool
     print_tree: bool
+    helps: bool
     unselected: str
     home: str
     run_directory: str
