@@ -554,6 +554,17 @@ def test_a_rank_that_pauses_is_not_slow_in_general(tmp_path: Path) -> None:
     assert ["pauses"] == [finding.cause for finding in spmd(tmp_path, times).findings]
 
 
+@pytest.mark.parametrize(("other", "expected"), [(200, "named"), (400, "hint"), (600, "")])
+def test_pauses_stand_out_from_those_of_others(other: int, expected: str, tmp_path: Path) -> None:
+    """Where others pause nearly as long, chance may decide who pauses longest."""
+    pauses = {(15, 0): other, (8, 1): 500, (30, 1): 500, (41, 2): other, (22, 3): other}
+    times = [[100 + pauses.get((step, rank), 0) for rank in range(4)] for step in range(56)]
+    answer = spmd(tmp_path, times)
+    grades = [(each.worker, each.grade) for each in answer.findings if each.cause == "pauses"]
+    assert ([("Rank-1", expected)] if expected else []) == grades
+    assert ("other ranks pause as well" in text(answer)) == (expected == "hint")
+
+
 def test_a_pause_is_in_the_scope_that_is_longer_then(tmp_path: Path) -> None:
     """Not in the one that is always longer."""
     driver = SimulatedLedger("Runner", "driver")

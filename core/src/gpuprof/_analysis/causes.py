@@ -69,7 +69,7 @@ _STOPS: tuple[Name, ...] = ("garbage collection", "processor", "interpreter")
 Grade = Literal["named", "hint"]
 Doubt = Literal[
     "", "profiled", "node", "half", "starved", "outside", "busy", "several", "part", "tokens",
-    "path", "small", "uneven",
+    "path", "small", "others", "uneven",
 ]  # fmt: skip
 """Why a finding is only a hint; empty if it is named, or of a kind that is always a hint."""
 Unknown = Literal["", "untimed", "unexplained", "clocks"]
@@ -1738,7 +1738,12 @@ def _occasion(record: Record, cause: Name, occasion: Occasion) -> Suspect:
         run, occasion.processes, np.array(within), longer
     )
     return Suspect(
-        finding=finding, activities=activities, excess=excess, within=within, known=known
+        finding=finding,
+        activities=activities,
+        excess=excess,
+        within=within,
+        known=known,
+        doubt="others" if occasion.among_others else "",
     )
 
 

@@ -25,8 +25,9 @@ _ALIKE_TIMES = 0.25
 """How much times of one kind may differ, as a share of how far two kinds are apart."""
 _ALIKE = 0.8
 """Share of a rank's excess in a slow step, from which another rank's excess counts as equal."""
-_STANDS_OUT = 3.0
-"""How many times as much as the next pauses in order of cost pauses must cost to stand out."""
+_STANDS_OUT, _MAY_STAND_OUT = 3.0, 2.0
+"""How many times as much as the next pauses in order of cost pauses must cost to stand out, and for
+it to be possible."""
 _MOST_SLOW = 200
 _BY_CHANCE = 0.001
 """The largest probability that a period is chance."""
@@ -53,6 +54,7 @@ class Occasion:
         more: for a pause, nanoseconds above the usual time, by process and step; ``None`` where
             the place occurs in these steps only.
         mostly: the place with most of its time, if that is not the first one.
+        among_others: whether others pause nearly as long, as on a busy machine.
     """
 
     rows: list[int]
@@ -61,6 +63,7 @@ class Occasion:
     cost: float
     more: Mapping[int, Floats] | None = None
     mostly: int | None = None
+    among_others: bool = False
 
     @property
     def worst(self) -> int:
@@ -326,6 +329,8 @@ def _that_stand_out(occasions: list[Occasion]) -> list[Occasion]:
     costs = [*(occasion.cost for occasion in occasions), 0.0]
     sizes = range(1, min(2, len(occasions)) + 1)
     few = [size for size in sizes if costs[size - 1] >= _STANDS_OUT * costs[size]]
+    if occasions and not few and costs[0] >= _MAY_STAND_OUT * costs[1]:
+        return [attrs.evolve(occasions[0], among_others=True)]
     return occasions[: max(few, default=0)]
 
 

@@ -125,6 +125,7 @@ def _doubt(finding: Finding) -> str:
         "tokens": "tokens tell little of how long samples take",
         "path": "the record does not tell who waits for whom",
         "small": "a saving below 7 % may be chance",
+        "others": "other ranks pause as well, and chance may decide which one pauses longest",
         "uneven": "it costs hardly anything in one half of the run",
     }
     # a strict period is not chance; an imbalance says itself what else it may be
