@@ -62,10 +62,11 @@ def test_the_processes_of_a_pool_help_the_one_that_started_it() -> None:
     """They run its functions, and it may make new ones all the time."""
     process = CONTEXT.Process(target=pool.worker)
     assert "Worker-0-pool-0" == name(process)
-    own: Any = {"group": "Learner", "rank": 3, "profiled": False}
+    own: Any = {"group": "Learner", "rank": 3, "profiled": False, "instruments": ["torch"]}
     made = _process_row(own, process)
     assert made is not None
     assert ("Learner-3-pool", 0, True) == (made["group"], made["rank"], made["helps"])
+    assert "instruments" not in made
     names = [name(process) for _ in range(children._MOST_HELPERS)]
     assert ["Worker-0-pool-31", ""] == names[-2:]
 

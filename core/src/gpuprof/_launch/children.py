@@ -201,9 +201,12 @@ def _process_row(row: Row, process: Any) -> Row | None:
 
 
 def _helper_row(row: Row, group: str) -> Row | None:
+    """The row of a process that has stacks, and no steps or scopes."""
     if _started[group] == _MOST_HELPERS:
         return None
     row["group"], row["rank"], row["helps"] = group, _started[group], True
+    for key in ("step_at", "library_steps", "instruments"):
+        row.pop(key, None)  # type: ignore[misc]
     _started[group] += 1
     return row
 
