@@ -15,6 +15,7 @@ from gpuprof_timing import Timing
 from gpuprof_timing.recording import TIMING_VARIABLE, integer
 
 from gpuprof import _tables
+from gpuprof._artifacts.early_ends import listed
 from gpuprof._session.file import TotalsEntry
 from gpuprof._session.totals import lines, merge
 from gpuprof._shim.safe import load_json
@@ -205,7 +206,11 @@ def tree_tables(trees: Sequence[Tree], width: int | None = None, hint: str = "")
         )
         return f"{name}\n{table}"
 
-    tables = [tree.text(functools.partial(render, tree=tree)) for tree in trees]
+    shown = [tree for tree in trees if tree] or trees
+    tables = [tree.text(functools.partial(render, tree=tree)) for tree in shown]
+    if len(shown) < len(trees):
+        empty = [tree.group or tree.timing.name for tree in trees if not tree]
+        tables.append(f"Nothing was timed in {listed(empty)}.")
     lines = [text for sign, text in _LEGEND.items() if sign in signs]
     return "\n\n".join([*tables, _tables.legend(lines)] if lines else tables)
 
