@@ -14,7 +14,7 @@ from gpuprof._session import samples as written_samples
 from gpuprof._session.blocks import BLOCK, header_line
 from gpuprof._session.cards import CARD
 from gpuprof._session.ledger import Header
-from gpuprof._session.usage import THREAD, USAGE
+from gpuprof._session.usage import SLEPT, THREAD, USAGE
 
 BEGAN = 1_795_000_000_000_000_000
 """When the processes began, in nanoseconds since the epoch."""
@@ -154,6 +154,10 @@ class MadeLedger:
     def threads(self, rows: Iterable[tuple[int, int, int, int]]) -> None:
         """Add for how long threads had run, and were ready to: track, time, ran, ready."""
         self._add("thrd", b"".join(THREAD.pack(*row) for row in rows))
+
+    def sleeps(self, rows: Iterable[tuple[int, int]]) -> None:
+        """Add for how long the main thread had slept of its own accord by some times."""
+        self._add("slpt", b"".join(SLEPT.pack(*row) for row in rows))
 
     def usage(self, rows: Iterable[Mapping[str, int]]) -> None:
         """Add what the process and its machine used by some times; what is left out is 0."""

@@ -30,6 +30,7 @@ class SimulatedLedger:
         iterations: loop and time of the beginnings of a loop's iterations.
         sizes: place, time and bytes of what calls handled.
         main: times, for how long the main thread had run by then, and was ready to.
+        sleeps: times, for how long the main thread had slept of its own accord by then.
         threads: the same of other threads, by their names, or tracks if they have scopes.
         usage: what the process had used by some times; what is left out is 0.
         cards: card, time, per cent, memory, clock and reasons of what GPUs did.
@@ -56,6 +57,7 @@ class SimulatedLedger:
         self.iterations: list[tuple[int, int]] = []
         self.sizes: list[tuple[int, int, int]] = []
         self.main: list[tuple[int, int, int]] = []
+        self.sleeps: list[tuple[int, int]] = []
         self.threads: dict[str | int, list[tuple[int, int, int]]] = {}
         self.usage: list[dict[str, int]] = []
         self.cards: list[tuple[int, int, int, int, int, int]] = []
@@ -153,6 +155,7 @@ class SimulatedLedger:
         made.iterations(self.iterations)
         made.sizes(self.sizes)
         made.main(self.main)
+        made.sleeps(self.sleeps)
         for number, (name, rows) in enumerate(self.threads.items(), 100):
             track = name if isinstance(name, int) else made.track(name, number)
             made.threads((track, *row) for row in rows)

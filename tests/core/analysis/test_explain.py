@@ -1303,12 +1303,15 @@ def test_what_saves_little_is_a_hint(longer: int, grade: str, slow: str, tmp_pat
     assert is_said == (grade == "hint")
 
 
-def prepared(directory: Path, runs: bool, served: bool = False) -> Explanation:
+def prepared(
+    directory: Path, runs: bool, served: bool = False, sleeps: bool = False
+) -> Explanation:
     """Two ranks that meet in `backward`, unseen; rank 0 prepares 120 ms before, in no scope.
 
     Args:
         runs: whether its main thread is seen to run meanwhile.
         served: whether there is another process, for which it may wait.
+        sleeps: whether its main thread is seen to sleep meanwhile, and not to poll.
     """
     ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(2)]
     for step in range(40):
@@ -1322,12 +1325,25 @@ def prepared(directory: Path, runs: bool, served: bool = False) -> Explanation:
     for rank, ledger in enumerate(ranks):
         ran = last if runs and rank == 0 else last // 10
         ledger.main = [(0, 0, 0), (last, ran, 0)]
+        ledger.sleeps = [(0, 0), (last, last * (sleeps and rank == 0))]
     if served:
         ranks.append(SimulatedLedger("Data-0"))
         for step in range(40):
             ranks[-1].step(step, 150 * step * MS, 150 * (step + 1) * MS)
             ranks[-1].span("serve", 150 * step * MS, (150 * step + 5) * MS)
     return explain(reading.read(write_run(directory / "run", ranks)))
+
+
+def test_a_rank_that_sleeps_of_its_own_accord_waits_for_nobody(tmp_path: Path) -> None:
+    """The kernel cannot tell, but a call of `time.sleep` that is no poll can."""
+    said = [
+        (bounds(answer), helps(answer), [finding.grade for finding in answer.findings])
+        for answer in (
+            prepared(tmp_path / "runs", runs=True),
+            prepared(tmp_path / "sleeps", runs=False, sleeps=True),
+        )
+    ]
+    assert said[0] == said[1]
 
 
 @pytest.mark.parametrize(

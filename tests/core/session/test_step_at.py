@@ -140,3 +140,24 @@ def test_an_actor_that_calls_its_own_method_has_steps() -> None:
     assert [0, "end", 1, "end"] == marks.made
     as_ray_does(Trainer())
     assert ([0, "end", 1, "end"], []) == (marks.made, marks.faults)
+
+
+@pytest.mark.parametrize("module", ["script_of_the_driver", "__main__"])
+def test_a_function_of_the_script_that_an_actor_calls_is_followed(module: str) -> None:
+    """Ray pickles it with the class, whose methods see a copy of the script's variables."""
+    script = {"__name__": module}
+    code = """
+def step():
+    pass
+class Trainer:
+    def train(self):
+        step()
+"""
+    exec(code, script)
+    trainer: type = cloudpickle.loads(cloudpickle.dumps(script["Trainer"]))
+    held = type("Trainer", (trainer,), {"__module__": module})  # as Ray does
+    marks = Marks(f"{module}:step")
+    for _ in range(2):
+        marks.steps.held(held)
+        held().train()
+    assert ([0, "end", 1, "end"], []) == (marks.made, marks.faults)

@@ -113,6 +113,9 @@ to do as it can, all lack nearly everything."""
 _MOSTLY = 0.8
 """Share of the time in which it gets so little, from which that counts even if it lacks hardly more
 than its peers."""
+_AROUND = 4
+_WINDOW = 2 * _AROUND + 1
+"""Steps before and after one whose median tells what is no chance in it."""
 _LEAST_SECONDS = 8
 """Seconds of the loop that this takes to tell."""
 _OVERLAP = 0.05
@@ -806,6 +809,13 @@ def slow(kind: stragglers.Kind) -> Callable[[Record, Sequence[Finding]], Iterato
     return select
 
 
+def _smooth(times: Floats, mean: float) -> Floats:
+    """The median of the times around each, scaled to a mean: chance goes, growth stays."""
+    around = np.lib.stride_tricks.sliding_window_view(np.pad(times, _AROUND, "edge"), _WINDOW)
+    smooth: Floats = np.median(around, axis=1)
+    return smooth * (mean / smooth.mean()) if smooth.any() else np.full(len(times), mean)
+
+
 def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     run, numbers = record.run, straggler.processes
     steps = [run.steps[position].number for position in straggler.to_capture(record.usual)]
@@ -827,10 +837,9 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     ]
     excess: dict[Activity, Floats] = {}
     if straggler.place == BEFORE:
-        in_step = np.full(len(run.steps), straggler.excess)
-        if straggler.parts:
-            in_step[:] = 0
-            in_step[record.usual] = (straggler.own - straggler.others).clip(0)
+        in_step = np.zeros(len(run.steps))
+        longer = (straggler.own - straggler.others).clip(0)
+        in_step[record.usual] = longer if straggler.parts else _smooth(longer, straggler.excess)
         excess = {(number, OUTSIDE): in_step for number in numbers}
     # of ranks that share calls, the excess is what they would take for as many as the others
     cost = min(straggler.excess, record.mean * (1 - 1 / max(1.0, straggler.ratio)))
@@ -1025,7 +1034,7 @@ def _to_capture(record: Record, group: str, ranks: set[int]) -> list[int]:
 def _others_waited(record: Record, straggler: Straggler) -> float:
     """Nanoseconds per step by which a straggler works longer than the mean of the other ranks.
 
-    0 for a node.
+    Of several stragglers, the one that works longest in the step. 0 for a node.
     """
     if straggler.kind == "node":
         return 0.0
@@ -1035,7 +1044,7 @@ def _others_waited(record: Record, straggler: Straggler) -> float:
     if not peers:
         return 0.0
     own = run.work([run.processes[number] for number in straggler.processes])[record.usual]
-    difference = own.sum(axis=1) - run.work(peers)[record.usual].mean(axis=1)
+    difference = own.max(axis=1) - run.work(peers)[record.usual].mean(axis=1)
     return float(difference.clip(0).mean())
 
 
@@ -1134,8 +1143,9 @@ def starved(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         }
         expected = float(np.median([*peers.values()])) if peers else usage.share_lacking
         gets_less = 1 - usage.lacks <= _LESS * (1 - expected)
-        peers_waited = np.median([other.waited for other in others.values()] or [0.0])
-        if usage.waited < max(STARVED, peers_waited) or not gets_less:
+        peers_waited = float(np.median([other.waited for other in others.values()] or [0.0]))
+        least = peers_waited + STARVED * (1 - peers_waited)
+        if usage.waited < least or not gets_less:
             continue
         if usage.lacks >= expected + _MORE or _mostly_gets_less(record, number, [*peers]):
             waits = [other.waited for other in others.values()]

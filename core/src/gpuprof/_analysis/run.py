@@ -425,7 +425,12 @@ class Run:
         begin, end = times.begin - ledger.offset, times.end - ledger.offset
         own_tracks = self.own_tracks[process.number]
         waiting_time = time_at(process, self.waiting_places, own_tracks, begin, end)
-        return bool(times.ran + times.ready >= _RUNS * (end - begin - waiting_time))
+        own_time = times.ran + times.ready
+        is_main = not len(marker) or bool((marker["track"] == ledger.main["track"][:1]).all())
+        if is_main and len(ledger.sleeps):
+            readings = ledger.sleeps["time"], ledger.sleeps["slept"]
+            own_time += float(np.diff(np.interp([begin, end], *readings)).item())
+        return bool(own_time >= _RUNS * (end - begin - waiting_time))
 
     @functools.cached_property
     def lengths(self) -> Floats:

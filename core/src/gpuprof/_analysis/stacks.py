@@ -147,13 +147,28 @@ class Folded:
         """Seconds of all stacks a step."""
         return sum(self.seconds.values())
 
+    def like(self, other: Folded) -> Folded:
+        """Without the stacks with a function that another process never has."""
+        functions = {function for stack in other.seconds for function, _ in stack}
+        return self._only(
+            {
+                stack: took
+                for stack, took in self.seconds.items()
+                if all(function in functions for function, _ in stack)
+            }
+        )
+
     def working(self) -> Folded:
         """Without the stacks in which the process waits for another one."""
-        seconds = {
-            stack: took
-            for stack, took in self.seconds.items()
-            if not stack or not _OTHERS.match(stack[-1][0].full_name)
-        }
+        return self._only(
+            {
+                stack: took
+                for stack, took in self.seconds.items()
+                if not stack or not _OTHERS.match(stack[-1][0].full_name)
+            }
+        )
+
+    def _only(self, seconds: Mapping[Stack, float]) -> Folded:
         share = sum(seconds.values()) / self.total if self.total else 0.0
         return Folded(seconds, round(self.samples * share), self.steps)
 
@@ -313,10 +328,19 @@ class Code:
         self._samples: dict[int, PlacedSamples | None] = {}
         self.problems: list[str] = []
 
-    def extra(self, worker: str, group: str, scope: str, works_only: bool = False) -> Line | None:
+    def extra(
+        self,
+        worker: str,
+        group: str,
+        scope: str,
+        works_only: bool = False,
+        seconds: float = 0.0,
+    ) -> Line | None:
         """The line that makes a rank slower in a place than the other ranks of its group.
 
         Args:
+            seconds: how much longer it takes in a step, if more is known than the place's times:
+                others may do something else there.
             works_only: whether to leave out what it does while it waits for another process; of
                 processes that their parent may kill at its end.
         """
@@ -336,7 +360,9 @@ class Code:
             return None
         if works_only:
             own, with_samples = own.working(), [peer.working() for peer in with_samples]
-        return self._line("extra", mine[-1], scope, own, with_samples)
+        if seconds:
+            with_samples = [peer.like(own) for peer in with_samples]
+        return self._line("extra", mine[-1], scope, own, with_samples, seconds)
 
     def most(self, process: Process, scope: str, but: Line | None = None) -> Line | None:
         """The line that takes most of a process's time in a place.
@@ -540,10 +566,16 @@ class Code:
         return {} if folded is None else folded.seconds
 
     def _line(
-        self, kind: Kind, process: Process, scope: str, mine: Folded, others: Sequence[Folded]
+        self,
+        kind: Kind,
+        process: Process,
+        scope: str,
+        mine: Folded,
+        others: Sequence[Folded],
+        seconds: float = 0.0,
     ) -> Line | None:
         elsewhere = functools.partial(self._elsewhere, process, scope)
-        return _line(kind, process.name, scope, mine, others, elsewhere)
+        return _line(kind, process.name, scope, mine, others, elsewhere, seconds)
 
 
 def find(
@@ -585,7 +617,8 @@ def _of_finding(loop: Loop, code: Code, finding: Finding) -> Line | None:
         works_only = any(finding.facts.worked)
         return code.extra(finding.worker, finding.group, finding.scope, works_only)
     if finding.cause == "late start":
-        return code.extra(finding.worker, finding.group, NAMES[OUTSIDE])
+        outside = NAMES[OUTSIDE]
+        return code.extra(finding.worker, finding.group, outside, seconds=finding.seconds)
     process = code.process(finding.worker)
     if process is None or finding.cause in _ELSEWHERE:
         return None
@@ -614,13 +647,17 @@ def _line(
     mine: Folded,
     others: Sequence[Folded],
     elsewhere: Callable[[], Mapping[Stack, float]],
+    seconds: float = 0.0,
 ) -> Line | None:
     """The line with most of the extra time of a place, compared with its peers' median.
 
     Args:
         elsewhere: what the process does in other places, in seconds by stack.
+        seconds: the extra time, if more is known than the times of the place.
     """
     total = mine.total - _median([other.total for other in others])
+    if seconds:  # of which samples may have seen a part
+        total = min(total, seconds) if total >= _LEAST_SHARE * seconds else seconds
     if mine.samples < _LEAST_SAMPLES or total <= 0:
         return None
     took = mine.took - _median([other.took for other in others])
@@ -628,13 +665,13 @@ def _line(
     hottest = _hottest(rows, total, elsewhere())
     if hottest is None:
         return None
-    seconds = hottest.seconds
+    longer = hottest.seconds
     # the number of samples of equal steps varies as if each came by itself
     rate = _median([other.total / max(1, other.samples) for other in others])
-    variance = hottest.own * mine.total / mine.samples + (hottest.own - seconds) * rate
+    variance = hottest.own * mine.total / mine.samples + (hottest.own - longer) * rate
     if total < _LEAST_SEEN * took:  # such as a task that is suspended in the place
         total = took
-    if seconds < _LEAST_SHARE * total or seconds < _DEVIATIONS * variance**0.5:
+    if longer < _LEAST_SHARE * total or longer < _DEVIATIONS * variance**0.5:
         return None
     return Line(
         kind,
@@ -642,7 +679,7 @@ def _line(
         scope,
         mine.steps,
         total,
-        min(1.0, seconds / total),
+        min(1.0, longer / total),
         hottest.name,
         hottest.function.file,
         hottest.line,

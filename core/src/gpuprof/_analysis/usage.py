@@ -217,13 +217,14 @@ def _counted_more(
     """How much more than usual a column has grown between the readings around some steps.
 
     Args:
-        of_time: whether it counts nanoseconds: then no more than the steps have there. A reading
-            may be far from the step, as in the seconds before the loop.
+        of_time: whether it counts nanoseconds: then no more than the steps have there.
     """
+    offset = process.ledger.offset
+    # what a process does before the loop is not what it does in a step
+    rows = rows[rows["time"] >= run.steps[0].start - offset]
     if len(rows) < 2:
         return 0.0
     times, counts = np.diff(rows["time"]), np.diff(rows[column])
-    offset = process.ledger.offset
     starts, ends = (edges[list(steps)] - offset for edges in run.step_edges(process))
     around, within = np.zeros(len(times), bool), np.zeros(len(times))
     for first, last, start, end in zip(

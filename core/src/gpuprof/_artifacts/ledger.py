@@ -42,10 +42,10 @@ _LATEST = 2**62
 """Limit of wall-clock times in nanoseconds since the epoch: the year 2116."""
 _LARGEST_VALUE = 1e300
 _AMOUNTS = (
-    "ran", "ready", "processor", "resident", "shared", "faults", "read", "written", "runnable",
-    "available", "processors", "usable",
+    "ran", "ready", "slept", "processor", "resident", "shared", "faults", "read", "written",
+    "runnable", "available", "processors", "usable",
 )  # fmt: skip
-"""The columns of `THREAD` and `USAGE` that are no times of a clock."""
+"""The columns of `THREAD`, `SLEPT` and `USAGE` that are no times of a clock."""
 _OF_CARDS = ("card", "percent", "memory", "clock", "reasons")
 """The same of `CARD`."""
 _RANGES = {
@@ -77,7 +77,8 @@ SAMPLE_FOLD = [
 NOTE = [("number", "<u8"), ("name", "<u4"), ("value", "<f8")]
 ATTRIBUTE = [("name", "<u4"), ("step", "<i8"), ("time", "<i8"), ("value", "<f8")]
 THREAD = [("track", "<u4"), ("time", "<i8"), ("ran", "<i8"), ("ready", "<i8")]
-USAGE = [("time", "<i8"), *((name, "<i8") for name in _AMOUNTS[2:])]
+SLEPT = [("time", "<i8"), ("slept", "<i8")]
+USAGE = [("time", "<i8"), *((name, "<i8") for name in _AMOUNTS[3:])]
 CARD = [
     ("card", "<i8"), ("time", "<i8"), ("percent", "<i8"), ("memory", "<i8"), ("clock", "<i8"),
     ("reasons", "<i8"),
@@ -90,7 +91,8 @@ TABLES = {
     "samp": ("samples", SAMPLE), "sbeg": ("begun", BEGUN),
     "sfol": ("sample_folds", SAMPLE_FOLD), "note": ("notes", NOTE),
     "attr": ("attributes", ATTRIBUTE),
-    "thrd": ("threads", THREAD), "used": ("usage", USAGE), "card": ("cards", CARD),
+    "thrd": ("threads", THREAD), "slpt": ("sleeps", SLEPT), "used": ("usage", USAGE),
+    "card": ("cards", CARD),
 }  # fmt: skip
 """For each kind of block: the attribute of `Ledger` that holds its rows, and their layout."""
 _TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "str": (str,), "str | None": (str, NoneType)}
@@ -203,6 +205,8 @@ class Ledger:
         sample_ids: the ids of samples by key.
         threads: how long Python's threads had run, and how long they had been ready to run: an
             array of `THREAD`, for each in order of time.
+        sleeps: how long the main thread had slept and waited for nobody: an array of `SLEPT`, in
+            order of time.
         cards: what the process's GPUs did: an array of `CARD`. ``card`` is that of an event
             ``card``.
         usage: what the process used, and its machine's load: an array of `USAGE`, in order of time.
@@ -240,6 +244,7 @@ class Ledger:
     threads: Rows
     usage: Rows
     cards: Rows
+    sleeps: Rows
     events: list[dict[str, Any]]
     size: int = 0
     damaged: int = 0

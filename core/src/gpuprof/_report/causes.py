@@ -241,7 +241,7 @@ def _rank(finding: Finding) -> Words:
         f"a step; slowest in {finding.steps} of {finding.of} steps."
     )
     if several:
-        says += " One of them alone is worth less: the others take as long."
+        says += " Without one of them alone, the run would save less."
     if finding.facts.node:
         says += f" It or its node, {finding.facts.node}: nothing else there can be compared."
     return Words(says, f"Capture {who} and another rank, and compare them.")

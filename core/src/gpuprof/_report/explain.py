@@ -211,7 +211,8 @@ def _suspect(answer: Explanation) -> str:
         if is_about_it and finding.saves is not None and finding.saves >= _LEAST_SAVED:
             share = percentage(confidence.seconds / answer.seconds["mean"])
             where = _without_brackets(confidence.scope)
-            at = "" if line is None else f", slow at {stacks.where(line)}"
+            is_its = line is not None and line.worker == confidence.worker
+            at = f", slow at {stacks.where(line)}" if is_its and line is not None else ""
             unless = ", unless it waits there for others" if finding.grade == "hint" else ""
             count = next((g.workers for g in answer.groups if g.group == finding.group), 1)
             who = confidence.worker if len(finding.workers) < max(2, count) else finding.group
@@ -913,10 +914,14 @@ def explainer(run: Run) -> Explainer:
 
 
 def _where_it_went(run: Run) -> list[str]:
-    """The lines of the first worker of each group, in a run without a step to explain."""
+    """The lines of the driver and the first worker of each group, in a run without steps."""
     said = []
-    for group in list(run.groups)[:_MOST_PLACES]:
-        workers = [process for process in run.groups[group] if process.role == "worker"]
+    drivers = [process for process in run.processes if process.role == "driver"]
+    groups = [
+        [process for process in members if process.role == "worker"]
+        for members in run.groups.values()
+    ]
+    for workers in [drivers[:1], *groups][:_MOST_PLACES]:
         for process in sorted(workers, key=lambda process: process.rank):
             try:
                 lines = busiest(process.ledger)
@@ -979,7 +984,8 @@ def no_steps(run: Run) -> str:
     missing = "no step is found"
     if run.step_at:
         names = [process.name for process in run.processes]
-        missing = f"step_at: {run.step_at} was not called in {listed(names)}"
+        again = "" if ":" in run.step_at else " twice"  # a method's call ends the step before
+        missing = f"step_at: {run.step_at} was not called{again} in {listed(names)}"
     method = most_called(run)
     name, which = "MODULE:FUNCTION", "the function that makes a step"
     if method is not None:

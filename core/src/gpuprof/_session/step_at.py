@@ -61,18 +61,18 @@ class StepAt:
             self._problem = f"{self._module} was never imported"
             self._instrument.after_import(self._module, lambda _, module: self._replace(module))
 
-    def _replace(self, module: ModuleType) -> None:
+    def _replace(self, module: ModuleType | _Variables) -> None:
         self._problem = ""
         owner: Any = module
         *classes, name = self._path.split(".")
         for class_name in classes:
             owner = getattr(owner, class_name, None)
         if owner is None or not hasattr(owner, name):
-            self._problem = f"{module.__name__} has no {self._path}"
+            self._problem = f"{self._module} has no {self._path}"
             raise UnexpectedError(self._problem)
         owners = [owner]
         if self._module == SPAWNED and not classes:  # Python has copied the script's variables
-            owners.append(_Variables(getattr(owner, name)))
+            owners.append(_Variables(_variables_of(getattr(owner, name))))
         self._instrument.replace(owners, name, self._around)
 
     def _around(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -199,11 +199,26 @@ class StepAt:
 
         The actor may call the method itself, as a loop does that runs inside it. Calls from other
         processes are steps of theirs: Ray has looked up the method before it is replaced here.
+
+        A function of the script comes with the class: its methods see a copy of the script's
+        variables, as the script is no module here.
         """
+        modules = {owner.__module__ for owner in actor.__mro__}
+        is_script = self._module == MAIN or self._module not in sys.modules
+        if self._module in modules and is_script and actor not in self._actors:
+            self._actors.add(actor)
+            self._instrument.guarded(self._replace_copies, actor)
         class_name, _, method = self._path.rpartition(".")
         if actor.__name__ == class_name and actor not in self._actors and hasattr(actor, method):
             self._actors.add(actor)
             self._instrument.guarded(self._instrument.replace, [actor], method, self._around)
+
+    def _replace_copies(self, actor: type) -> None:
+        functions = (function for owner in actor.__mro__ for function in vars(owner).values())
+        copies = {id(copy): copy for copy in map(_variables_of, functions)}
+        for copy in copies.values():
+            if self._path.partition(".")[0] in copy and copy is not vars(sys.modules[MAIN]):
+                self._replace(_Variables(copy))
 
     # Both
 
@@ -248,9 +263,13 @@ class _Elsewhere:
 
 
 class _Variables:
-    """The global variables that a function sees, as attributes."""
+    """Global variables as attributes."""
 
-    def __init__(self, function: Any) -> None:
-        variables = getattr(inspect.unwrap(function), "__globals__", None)
-        if variables is not None:
-            self.__dict__ = variables
+    def __init__(self, variables: dict[str, Any]) -> None:
+        self.__dict__ = variables
+
+
+def _variables_of(function: Any) -> dict[str, Any]:
+    """The global variables that a function sees; none if it is not one of Python's own."""
+    variables: dict[str, Any] = getattr(inspect.unwrap(function), "__globals__", {})
+    return variables

@@ -17,6 +17,7 @@ from contextlib import suppress
 OWN_THREADS = "gpuprof-"
 """The prefix of the names of gpuprof's threads."""
 THREAD = struct.Struct("<Iqqq")
+SLEPT = struct.Struct("<qq")
 """A thread's processor time so far: track, time of the reading, nanoseconds for which the thread
 ran, nanoseconds for which it was ready to run but had no processor."""
 USAGE = struct.Struct("<11q")
