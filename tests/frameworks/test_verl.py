@@ -69,7 +69,7 @@ class TestJob(JobChecks):
         """As far as asked for: verl's settings select nothing."""
         job = ran(VERL, "times")
         assert [] == [*job.run.rglob("*.nsys-rep")]
-        assert "if actor_rollout_ref-1 were as fast as its group's median" in job.log
+        assert "if actor_rollout_ref-1 were as fast as the others' median" in job.log
         assert "1. actor_rollout_ref-1 is slow in update_policy: " in job.command("explain")
 
     def test_the_controllers_report_has_its_steps(self, ran: RunJob) -> None:

@@ -313,7 +313,7 @@ def test_the_readmes_loop_gets_the_readmes_answer(tmp_path: Path) -> None:
     for expected in (
         "A step is a round of the driver's calls: Env.sample, Learner.train, Learner.sync.",
         "bounds a step: Env-1 ",
-        "would help: if Env-1 were as fast as its group's median, the run would take",
+        "would help: if Env-1 were as fast as the others' median, the run would take",
     ):
         assert expected in words
         assert expected in " ".join(readme.split())

@@ -40,9 +40,9 @@ def answer(directory: Path, job: Job) -> Explanation:
 
 
 HELPS = {
-    "slow rank": "if RolloutGroup-1 were as fast as its group's median, the run would take ",
+    "slow rank": "if RolloutGroup-1 were as fast as the others' median, the run would take ",
     "slow node": "if node node-1 were as fast as the others, the run would take ",
-    "slow environment": "if EnvGroup-1 were as fast as its group's median, the run would take ",
+    "slow environment": "if EnvGroup-1 were as fast as the others' median, the run would take ",
     "serial driver": "without what Runner does by itself, the run would take ",
     "data stall": "without next_batch in ActorGroup, the run would take ",
     "late start": "if RolloutGroup-1 began its first scope when the others do, the run would take ",
@@ -1353,7 +1353,7 @@ def test_a_rank_that_sleeps_of_its_own_accord_waits_for_nobody(tmp_path: Path) -
             True,
             "rank",
             "Worker-0 100 % (outside any scope 82 %)",
-            "if Worker-0 were as fast as its group's median, the run would take 80 % less",
+            "if Worker-0 were as fast as the others' median, the run would take 80 % less",
         ),
         (
             False,

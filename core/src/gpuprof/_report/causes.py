@@ -705,7 +705,7 @@ def _in_all(finding: Finding) -> str:
     return f"{total} in all, {percentage(finding.share)} of the run"
 
 
-_AS_FAST = "if {workers} were as fast as {their} group's median"
+_AS_FAST = "if {workers} were as fast as the others' median"
 _IF: Mapping[Name, str] = {
     "rank": _AS_FAST,
     "drift": _AS_FAST,

@@ -36,10 +36,11 @@ def words(line: Line) -> str:
     '62 % of the extra 14 ms: json.loads, data.py:88'
     """
     whole = f"the extra {duration(line.seconds)}" if line.kind == "extra" else line.scope
+    busy = ""
     if line.kind == "helpers":
-        works = percentage(1 - line.waits)
-        whole = f"what its {line.scope} does, which works {works} of the time"
-    return f"{percentage(line.share)} of {whole}: {line.name}, {where(line)}"
+        whole = f"its {line.scope}'s work"
+        busy = f"; the {line.scope} is busy {percentage(1 - line.waits)} of the time"
+    return f"{percentage(line.share)} of {whole}: {line.name}, {where(line)}{busy}"
 
 
 def where(line: Line) -> str:
