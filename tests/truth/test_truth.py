@@ -427,6 +427,8 @@ def test_a_fresh_job_is_answered_with_what_it_is_worth(number: int, whom: str) -
         pytest.param("fresh", 9916, 95,
                      "imbalance: Trial-8 and Trial-9 and Trial-10 in Trial.train",
                      id="an-even-share-would-save-nothing"),
+        pytest.param("usual", 9984, 107, "pauses: Trainer-4 in forward",
+                     id="one-pause-that-costs-nearly-three-times-as-much-as-any-other"),
     ],
 )  # fmt: skip
 def test_a_drawn_job_is_answered_rightly(suite: str, seed: int, number: int, words: str) -> None:
@@ -434,6 +436,12 @@ def test_a_drawn_job_is_answered_rightly(suite: str, seed: int, number: int, wor
     made = drawn(seed, number, suite=suite)
     found = judged(made, explained(made))
     assert ("right", words) == (found.said, found.words)
+
+
+def test_nothing_lies_between_steps_where_a_pause_cuts_one_short() -> None:
+    """A step that is left out is no gap."""
+    findings = explained(drawn(10001, 14))["findings"]
+    assert "between steps" not in [finding["cause"] for finding in findings]
 
 
 def test_an_even_share_is_not_claimed_where_whoever_is_free_works() -> None:

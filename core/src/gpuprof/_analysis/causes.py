@@ -1599,7 +1599,7 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     """The time between steps, and who works then if a ledger tells."""
     run, count = record.run, len(record.gaps[0])
     total = float((record.gaps[1] - record.gaps[0]).sum())
-    if not total:
+    if total < _LEAST_SHARE * record.loop:  # steps in which a rank was killed lie between, too
         return
     sums = np.zeros((len(run.processes), len(run.places) + 1))
     for process in run.processes:
