@@ -427,6 +427,8 @@ def test_a_fresh_job_is_answered_with_what_it_is_worth(number: int, whom: str) -
         pytest.param("fresh", 9916, 95,
                      "imbalance: Trial-8 and Trial-9 and Trial-10 in Trial.train",
                      id="an-even-share-would-save-nothing"),
+        pytest.param("parts", 10013, 39, "drift: Trial-2 in Trial.train",
+                     id="levels-far-apart-are-no-walk"),
         pytest.param("usual", 9984, 107, "pauses: Trainer-4 in forward",
                      id="one-pause-that-costs-nearly-three-times-as-much-as-any-other"),
     ],

@@ -17,6 +17,8 @@ _MOST_PARTS = 4
 """Parts in a run: of more, it takes fewer words to call them pauses."""
 _ALMOST = 0.999
 """The largest correlation to reckon with, so that its logarithm is finite."""
+_FAR = 10.0
+"""How many standard deviations two levels must be apart to be no walk of the values."""
 _APART = 0.9
 """Share of the rows in parts that must be nearer to the higher level, and share of the others that
 must be nearer to the lower one."""
@@ -37,7 +39,9 @@ def chance_of(values: Floats, parts: Sequence[tuple[int, int]], rise: float) -> 
     apart = min(is_high[is_within].mean(), 1 - is_high[~is_within].mean())
     if apart < _APART or left @ left > from_line @ from_line:
         return 1.0
-    share = odds.independent_share(left)
+    # rows resemble those before them, but no such walk leads so far from one row to the next
+    is_far = rise >= _FAR * 1.4826 * np.median(np.abs(left))
+    share = 1.0 if is_far else odds.independent_share(left)
     within, without = (math.ceil(rows.sum() * share) for rows in (is_within, ~is_within))
     # of integers, as a long run has more ways than fit into a float
     ways = math.comb(len(values) + 1, 2 * len(parts))
