@@ -8,8 +8,10 @@ from pathlib import Path
 import attrs
 import pytest
 from gpuprof._analysis import reading, usage
+from gpuprof._analysis.causes import Doubt, Facts
 from gpuprof._analysis.explain import Explanation
-from gpuprof._report.causes import words
+from gpuprof._analysis.stacks import Line
+from gpuprof._report.causes import gain, words
 from gpuprof._report.explain import as_dict, explain, helps, text
 from gpuprof._session.ledger import MARKS_STEPS
 from support.simulated_run import SimulatedLedger, write_run
@@ -462,3 +464,42 @@ def test_what_waits_before_the_loop_does_not_wait_in_a_step(tmp_path: Path) -> N
     (process,) = run.processes
     first = run.usual[:1]
     assert 0 == usage.waited_more(run, process, first)
+
+
+LOADS = Line("helpers", "Rank-1-loader", "loader", 39, 0.05, 0.9, "parse", "job.py", 7, 0.9, 99)
+
+
+def test_a_rank_whose_loader_lacks_processors_too_is_told_of_its_line(tmp_path: Path) -> None:
+    """What else runs there is its own."""
+    (finding,) = ranks(tmp_path, (40, 40, 0, 0), (120, 40, 80, 0)).findings
+    action = words(finding, LOADS).action
+    assert (
+        "Its loader's processes need processors as well: make parse faster, at job.py:7" in action
+    )
+    assert "top" in words(finding).action
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_loader_on_a_busy_machine_may_cost_more(is_busy: bool, tmp_path: Path) -> None:
+    """Its processes take processors from the ranks, and more of them would take more."""
+    (of_rank,) = ranks(tmp_path, (40, 40, 0, 0), (120, 40, 80, 0)).findings
+    doubt: Doubt = "busy" if is_busy else ""
+    finding = attrs.evolve(
+        of_rank, cause="data", scope="DataLoader.next", facts=Facts(doubt=doubt), saves=0.09
+    )
+    assert gain(finding).endswith("from the others" if is_busy else "9 % less")
+    assert ("num_workers" in words(finding, LOADS).action) == (not is_busy)
+
+
+def test_a_reading_of_a_second_does_not_tell_of_a_short_step(tmp_path: Path) -> None:
+    """It waited for a processor in that second, and perhaps in the steps around."""
+    ledger = SimulatedLedger("Rank-0")
+    for step in range(40):
+        begin = step * 100 * MS
+        ledger.step(step, begin, begin + 100 * MS)
+        ledger.span("load", begin, begin + 90 * MS)
+    ledger.main = [(second * SECOND, 0, (second > 1) * SECOND // 2) for second in range(5)]
+    run = reading.read(write_run(tmp_path / "run", [ledger]))
+    (process,) = run.processes
+    assert 0 == usage.waited_more(run, process, [12])
+    assert 0 < usage.waited_more(run, process, range(10, 20))

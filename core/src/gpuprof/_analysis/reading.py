@@ -114,6 +114,9 @@ def of_ledgers(
         run.state = "ended"  # nobody writes a manifest for ranks without a driver
     if run.state == "ended" and any(ledger.interrupted for ledger in ledgers):
         run.state = "interrupted"
+    drivers = [ledger for ledger in ledgers if ledger.header["role"] == "driver"]
+    if run.state == "running" and any(ledger.ended and ledger.interrupted for ledger in drivers):
+        run.state = "interrupted"  # it says so at its end, before the manifest does
     if run.state == "running":
         run.quiet, run.stall = _quiet(ledgers), stall.last_sentence(str(directory))
     else:

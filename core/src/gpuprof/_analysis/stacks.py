@@ -49,7 +49,7 @@ WARM_UP = "warm-up"
 """The scope of a line that stands for all that a process does in its first steps."""
 COMPARED = ("rank", "drift", "only this rank", "imbalance")
 """Causes of ranks that take longer than the others."""
-_ELSEWHERE = ("garbage collection", "node", "processor", "leak")
+_ELSEWHERE = ("garbage collection", "node", "leak")
 """Causes that are not in the place."""
 _IDLE = re.compile(
     r"threading\.(Condition\.wait|Thread\.(join|_wait_for_tstate_lock))|queue\.\w*Queue\.get"
@@ -620,6 +620,8 @@ def _of_finding(loop: Loop, code: Code, finding: Finding) -> Line | None:
         outside = NAMES[OUTSIDE]
         return code.extra(finding.worker, finding.group, outside, seconds=finding.seconds)
     process = code.process(finding.worker)
+    if process is not None and finding.cause == "processor":
+        return code.helpers(process, LOADER) or code.helpers(process, POOL)
     if process is None or finding.cause in _ELSEWHERE:
         return None
     if finding.scope == BETWEEN_STEPS:

@@ -30,6 +30,8 @@ _LEAST_RATIO = 0.05
 """The same as a share of the memory that is in use at first."""
 _STEADY = 0.5
 """Share of the mean growth of the thirds of the steps that each of them must have."""
+_LEAST_OF_READING = 0.3
+"""Share of the time between two readings that a step must have for what was read to be its own."""
 _STRAIGHT = 0.15
 """Standard deviation of the memory from a straight line that it may have, as a share of its growth.
 """
@@ -237,6 +239,8 @@ def _counted_more(
         around[first:last] = True
         before, after = rows["time"][first:last], rows["time"][first + 1 : last + 1]
         within[first:last] += np.minimum(after, end) - np.maximum(before, start)
+    if of_time:  # of a step that is short beside a reading, nothing tells
+        around &= within >= _LEAST_OF_READING * times
     more = counts - float(np.median(counts / times.clip(1))) * times
     return float((np.minimum(more, within) if of_time else more)[around].sum())
 

@@ -69,7 +69,7 @@ def words(finding: Finding, line: Line | None = None) -> Words:
     at = of_users(line)
     of_cause = _WORDS[finding.cause](finding)
     if finding.cause == "data" and line is not None and line.kind == "helpers":
-        of_cause = attrs.evolve(of_cause, action=_of_helpers(line))
+        of_cause = attrs.evolve(of_cause, action=_of_helpers(line, finding.facts.doubt == "busy"))
     if at and finding.cause in ("pauses", "once"):  # it is not the machine
         once = f"Once is no pattern: if it comes back, see {at}."
         often = f"See {at}: do it less often, in smaller parts, or while the next step runs."
@@ -79,6 +79,12 @@ def words(finding: Finding, line: Line | None = None) -> Words:
         of_cause = attrs.evolve(of_cause, action=f"See {at}: {advice}")
     if at and finding.cause == "late start":
         of_cause = attrs.evolve(of_cause, action=f"See {at}, which it runs before.")
+    elif finding.cause == "processor" and line is not None:
+        of_cause = attrs.evolve(
+            of_cause,
+            action=f"Its {line.scope}'s processes need processors as well: make {line.name} "
+            f"faster, at {where(line)}, or give it more processors.",
+        )
     elif at and any(finding.facts.worked):
         of_cause = attrs.evolve(of_cause, action=f"See {at}.")
     elif at and finding.cause in ("rank", "drift"):
@@ -134,11 +140,16 @@ def _doubt(finding: Finding) -> str:
     return "" if is_said or finding.grade == "named" else doubts.get(facts.doubt, "")
 
 
-def _of_helpers(line: Line) -> str:
-    """What to do if a rank waits for its loader or its pool."""
+def _of_helpers(line: Line, is_busy: bool) -> str:
+    """What to do if a rank waits for its loader or its pool.
+
+    Args:
+        is_busy: whether the machine has no processors left for more processes.
+    """
     if line.waits <= MOSTLY_WAITS:
         more = " (num_workers)" if line.scope == LOADER else ""
-        return f"Make {line.name} faster, at {where(line)}, or use more processes{more}."
+        more = "" if is_busy else f", or use more processes{more}"
+        return f"Make {line.name} faster, at {where(line)}{more}."
     see = "how large what it sends and gets back is"
     if line.scope == LOADER:
         see = "whether they start anew in each epoch (persistent_workers), and how large a batch is"
@@ -191,6 +202,9 @@ def gain(cause: Finding | Promise) -> str:
     done, and for those of samples that would have to be other samples.
     """
     at_most = " at most" if cause.cause in _AT_MOST or cause.cause not in _IF else ""
+    if cause.cause == "data":  # the processes that load it may take processors from the ranks
+        is_busy = isinstance(cause, Finding) and cause.facts.doubt == "busy"
+        at_most = ", or more: who loads it may take processors from the others" if is_busy else ""
     is_hint = isinstance(cause, Finding) and cause.grade == "hint"
     would = "may" if is_hint else "would"
     # what waits for Python's lock outside of scopes, as a call that begins, is not counted
@@ -553,7 +567,8 @@ def _bottleneck(finding: Finding) -> Words:
 
 
 def _between_steps(finding: Finding) -> Words:
-    inside, whose = finding.facts.inside, finding.worker if finding.workers else "the ranks"
+    inside = finding.facts.inside
+    whose, do = (finding.worker, "does") if finding.workers else ("the ranks", "do")
     where = f", most of it {finding.worker} in {inside}" if inside else ""
     says = f"{percentage(finding.share)} of the run lies between steps: "
     says += f"{duration(finding.seconds)} after each{where}."
@@ -566,7 +581,7 @@ def _between_steps(finding: Finding) -> Words:
         says,
         "Move it into a worker, or let it run while the next step does."
         if inside
-        else f'See what {whose} do there: put it into gpuprof.timer("…").',
+        else f'See what {whose} {do} there: put it into gpuprof.timer("…").',
     )
 
 

@@ -251,7 +251,10 @@ def helps(answer: Explanation) -> str:
     causes = [finding for finding in answer.findings if finding.cause not in ("once", "leak")]
     for finding in causes:
         if finding.saves is not None and finding.saves >= _LEAST_SAVED:
-            lead = _lead(answer, max(_LEAST_LEAD, 2 * finding.saves), finding)
+            least = max(_LEAST_LEAD, 2 * finding.saves)
+            if finding.grade == "hint":
+                least = max(_LEAST_LEAD / 2, 1.5 * finding.saves)
+            lead = _lead(answer, least, finding)
             doubt = ""
             if finding.grade == "hint" and busy(answer.processes):
                 doubt = ", unless the busy machine is why"

@@ -192,8 +192,8 @@ def _collective(wait: Collective, absent: Sequence[Process]) -> str:
             for operation, same in wait.inside
         ]
         first = (
-            f"the ranks are in different operations, each of which is #{wait.number} of their "
-            f"group{since}: {', '.join(calls)}"
+            f"the ranks are in different operations, #{wait.number} of their group for each"
+            f"{since}: {', '.join(calls)}; a rank has skipped a collective, or has called one more"
         )
     else:
         operation = f"{wait.inside[0][0]} " if wait.inside[0][0] else "a collective, "
