@@ -28,6 +28,7 @@ def nothing_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """The processes that this one starts are counted from none."""
     monkeypatch.setattr(children, "_process", (os.getpid(), None))
     monkeypatch.setattr(children, "_started", Counter())
+    monkeypatch.setattr(children, "_helpers", Counter())
 
 
 def name(process: Any, **row: Any) -> str:

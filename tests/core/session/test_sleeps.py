@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from gpuprof._session import instruments
-from gpuprof._session.instruments.instrument import NO_HOOKS
-from gpuprof_timing import Timing
+from gpuprof._session.sleeps import Sleeps
 
-FAST = 0.001
+LONG = 0.05
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/wchan").exists(), reason="this kernel does not tell where a thread sleeps"
+)
 
 
 def straight() -> None:
     """As work that is simulated."""
-    time.sleep(FAST)
+    time.sleep(2 * LONG)
 
 
 def in_rounds() -> None:
     """Also if a condition is in the loop."""
     for number in range(3):
         if number:
-            time.sleep(FAST)
+            time.sleep(LONG)
 
 
 def in_a_long_loop() -> None:
     """Whose jumps have a prefix."""
     for number in range(2):
-        time.sleep(FAST)
+        time.sleep(LONG)
         numbers = [number, number + 1, number + 2, number + 3, number + 4, number + 5, number + 6]
         numbers = [each for each in [*numbers, *numbers, *numbers, *numbers] if each % 2 == 0]
         numbers.append(sum(numbers) + max(numbers) + min(numbers) + len(numbers) + numbers[0])
@@ -40,70 +43,80 @@ def in_a_long_loop() -> None:
 
 def until_it_is_there() -> None:
     """As a poll."""
-    end = time.monotonic() + 3 * FAST
+    end = time.monotonic() + 2 * LONG
     while time.monotonic() < end:
-        time.sleep(FAST)
+        time.sleep(LONG)
+
+
+def a_few_times_in_each_round() -> None:
+    """As another poll."""
+    end = time.monotonic() + 2 * LONG
+    while time.monotonic() < end:
+        for _ in range(2):
+            time.sleep(LONG)
 
 
 def a_few_times_at_most() -> None:
     """As a poll that gives up."""
     for number in range(9):
-        time.sleep(FAST)
+        time.sleep(LONG)
         if number == 2:
             break
 
 
-def until_it_returns() -> None:
+def until_it_raises() -> None:
     """The same."""
-    for number in range(9):
-        if number == 2:
-            return
-        time.sleep(FAST)
+    try:
+        for number in range(9):
+            if number == 2:
+                raise StopIteration
+            time.sleep(LONG)
+    except StopIteration:
+        pass
 
 
-@pytest.fixture
-def slept() -> Iterator[list[int]]:
-    """What is noted, in nanoseconds."""
-    noted: list[int] = []
-    hooks = NO_HOOKS._replace(slept=noted.append)
-    installed = instruments.begin(["queue"], Timing(), pytest.fail, hooks)
-    yield noted
-    for instrument in installed:
-        instrument.end_marking()
+def for_a_lock() -> None:
+    """As a wait for another thread."""
+    threading.Event().wait(2 * LONG)
 
 
 @pytest.mark.parametrize(
-    ("function", "times"),
+    ("function", "is_own"),
     [
-        (straight, 1),
-        (in_rounds, 2),
-        (in_a_long_loop, 2),
-        (until_it_is_there, 0),
-        (a_few_times_at_most, 0),
-        (until_it_returns, 0),
+        (straight, True),
+        (in_rounds, True),
+        (in_a_long_loop, True),
+        (until_it_is_there, False),
+        (a_few_times_in_each_round, False),
+        (a_few_times_at_most, False),
+        (until_it_raises, False),
+        (for_a_lock, False),
     ],
 )
 def test_a_sleep_is_the_threads_own_unless_it_polls(
-    function: Callable[[], None], times: int, slept: list[int]
+    function: Callable[[], None], is_own: bool
 ) -> None:
     """Who polls waits for somebody else."""
+    sleeps, over = Sleeps(), threading.Event()
+
+    def look() -> None:
+        while not over.wait(LONG / 10):
+            sleeps.look(1)
+
+    thread = threading.Thread(target=look)
+    thread.start()
     function()
-    assert times == len(slept)
-    assert all(nanoseconds >= FAST * 1e9 for nanoseconds in slept)
+    over.set()
+    thread.join()
+    assert (sleeps.nanoseconds > 0) == is_own
 
 
-def test_other_threads_do_not_count(slept: list[int]) -> None:
-    """They may sleep all the time."""
+def test_other_threads_do_not_count() -> None:
+    """They may sleep all the time, while the main thread works."""
+    sleeps, usual = Sleeps(), sys.getswitchinterval()
     thread = threading.Thread(target=straight)
     thread.start()
+    while thread.is_alive():
+        sleeps.look(1)
     thread.join()
-    assert [] == slept
-
-
-def test_sleep_raises_what_it_raises(slept: list[int]) -> None:
-    """And it takes what it takes."""
-    with pytest.raises(ValueError, match="non-negative"):
-        time.sleep(-1)
-    with pytest.raises(TypeError):
-        time.sleep()  # type: ignore[call-arg]
-    assert 1 >= len(slept)
+    assert (0, usual) == (sleeps.nanoseconds, sys.getswitchinterval())

@@ -2678,7 +2678,7 @@ lacked(Alarm *alarm)
 {
 #ifdef __linux__
     char text[96];
-    unsigned long long ready;
+    unsigned long long ran, ready;
     if (!alarm->is_open) {
         alarm->times = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
         alarm->is_open = 1;
@@ -2686,7 +2686,8 @@ lacked(Alarm *alarm)
     ssize_t size = alarm->times < 0 ? -1 : pread(alarm->times, text, sizeof text - 1, 0);
     if (size > 0) {
         text[size] = 0;
-        if (sscanf(text, "%*u %llu", &ready) == 1) {
+        /* a kernel that does not count says 0 */
+        if (sscanf(text, "%llu %llu", &ran, &ready) == 2 && ran > 0) {
             return (double)ready;
         }
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,9 @@ _MOST, _MOST_HELPERS = 256, 32
 """The most processes to record, and the most helpers of a kind: a program may start one for each
 piece of work, or new ones in each epoch."""
 _started: Counter[str] = Counter()
+_helpers: Counter[str] = Counter()
+_starting: threading.RLock
+"""Held while a process is started in an environment of its own."""
 _process: tuple[int, str | None] = 0, None
 """The process whose children are recorded, and its own row."""
 _SENT = "_gpuprof"
@@ -202,12 +206,12 @@ def _process_row(row: Row, process: Any) -> Row | None:
 
 def _helper_row(row: Row, group: str) -> Row | None:
     """The row of a process that has stacks, and no steps or scopes."""
-    if _started[group] == _MOST_HELPERS:
+    if _helpers[group] == _MOST_HELPERS:
         return None
-    row["group"], row["rank"], row["helps"] = group, _started[group], True
+    row["group"], row["rank"], row["helps"] = group, _helpers[group], True
     for key in ("step_at", "library_steps", "instruments"):
         row.pop(key, None)  # type: ignore[misc]
-    _started[group] += 1
+    _helpers[group] += 1
     return row
 
 
@@ -222,19 +226,29 @@ def _recorded(
         row_of: their row, from this process's own; ``None``: they are not recorded.
         imports: whether they import `_start/sitecustomize.py`.
     """
-    before = dict(os.environ)
-    variables = guarded(f"{starter}: its processes", lambda: _variables(row_of)) or {}
-    if not imports:
-        variables.pop("PYTHONPATH", None)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name in variables:
-            if name in before:
-                os.environ[name] = before[name]
-            else:
-                del os.environ[name]
+    with _starting:  # pools start processes on threads, and the environment is one
+        variables = guarded(f"{starter}: its processes", lambda: _variables(row_of)) or {}
+        if not imports:
+            variables.pop("PYTHONPATH", None)
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+def _make_lock() -> None:
+    global _starting
+    _starting = threading.RLock()
+
+
+_make_lock()
+os.register_at_fork(after_in_child=_make_lock)  # a fork happens while it is held
 
 
 def _row(row_of: Callable[[Row], Row | None]) -> Row | None:

@@ -227,7 +227,6 @@ class LedgerWriter:
         self._open: frozenset[tuple[int, int]] = frozenset()
         self._next_clock = 0
         self._usage = Usage(clock)
-        self._slept = 0
         self._cards = Cards(clock, self.event)
         self._first_usage: list[tuple[str, bytes]] = []
         self._used = 0  # bytes of the total that were used at the last check
@@ -274,10 +273,6 @@ class LedgerWriter:
         """Note that a loop begins an iteration; nobody asks once the job has marked a step."""
         if not self._over and not self.steps_known:
             self._iterations.append((loop, self._clock()))
-
-    def slept(self, nanoseconds: int) -> None:
-        """Note that the main thread has slept for so long, and waited for nobody."""
-        self._slept += nanoseconds
 
     def sample(self, sample: object, phase: object) -> Phase:
         """A phase of a sample: a context manager, entered and left on the job's threads."""
@@ -609,7 +604,8 @@ class LedgerWriter:
             return []
         threads = self._usage.threads(lambda thread: self._track_of(thread) // _TRACK)
         cards = b"".join(self._cards.read())
-        slept = SLEPT.pack(self._clock(), self._slept)
+        asleep = 0 if self._sampler is None else self._sampler.sleeps.nanoseconds
+        slept = SLEPT.pack(self._clock(), asleep)
         used = self._usage.process()
         return [("thrd", b"".join(threads)), ("slpt", slept), ("used", used), ("card", cards)]
 

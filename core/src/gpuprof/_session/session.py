@@ -167,7 +167,6 @@ class Session:
                 sized=ledger.sized,
                 sample=ledger.samples.add,
                 iterated=ledger.iterated,
-                slept=ledger.slept,
             )
             if steps is not None:
                 hooks = hooks._replace(called=steps.called, holds=steps.held)

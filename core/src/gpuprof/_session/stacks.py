@@ -24,6 +24,7 @@ from types import CodeType
 from gpuprof_timing.recording import CAN_SAMPLE, Alarm, Node, open_nodes, stacks, task_tracks
 
 from gpuprof._session.blocks import BlockFile
+from gpuprof._session.sleeps import Sleeps
 from gpuprof._session.usage import OWN_THREADS
 
 SUFFIX = ".stacks"
@@ -95,6 +96,7 @@ class Sampler:
     Attributes:
         period: seconds between two samples.
         taken: how many samples there are.
+        sleeps: how long the main thread has slept.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Sampler:
         self._share = rate * _MOST_A_SAMPLE
         self._clock = clock
         self._on_fault = on_fault
+        self.sleeps = Sleeps()
         self._over = Alarm()
         self._ended = self._faulted = False
         self._lock = allocate_lock()  # the control thread packs; the job's threads never take it
@@ -180,6 +183,7 @@ class Sampler:
     def _run(self) -> None:
         self._own[get_ident()] = True
         began, phase, wait = time.monotonic(), 0.0, self.period
+        looked = time.monotonic_ns()
         while True:
             # varying waits, so that the samples fall on all parts of a step, whatever its length
             pause = wait * (0.5 + phase)
@@ -194,6 +198,9 @@ class Sampler:
                 return
             try:
                 self.sample()
+                now = time.monotonic_ns()
+                self.sleeps.look(now - looked)
+                looked = now
             except Exception as error:
                 self._give_up(error)
                 return

@@ -203,21 +203,23 @@ class StepAt:
         A function of the script comes with the class: its methods see a copy of the script's
         variables, as the script is no module here.
         """
+        if actor in self._actors:
+            return
+        self._actors.add(actor)
         modules = {owner.__module__ for owner in actor.__mro__}
         is_script = self._module == MAIN or self._module not in sys.modules
-        if self._module in modules and is_script and actor not in self._actors:
-            self._actors.add(actor)
+        if self._module in modules and is_script:
             self._instrument.guarded(self._replace_copies, actor)
         class_name, _, method = self._path.rpartition(".")
-        if actor.__name__ == class_name and actor not in self._actors and hasattr(actor, method):
-            self._actors.add(actor)
+        if actor.__name__ == class_name and hasattr(actor, method):
             self._instrument.guarded(self._instrument.replace, [actor], method, self._around)
 
     def _replace_copies(self, actor: type) -> None:
         functions = (function for owner in actor.__mro__ for function in vars(owner).values())
         copies = {id(copy): copy for copy in map(_variables_of, functions)}
         for copy in copies.values():
-            if self._path.partition(".")[0] in copy and copy is not vars(sys.modules[MAIN]):
+            # a method of an actor is not in the copy that its own methods see
+            if "." not in self._path and self._path in copy and copy is not vars(sys.modules[MAIN]):
                 self._replace(_Variables(copy))
 
     # Both

@@ -226,7 +226,8 @@ class Channel:
         unheard = _Unheard(note["number"])
         self._loop.call_soon_threadsafe(self._tell, note, unheard)
         if not unheard.nobody.wait(timeout) and timeout:
-            self._loop.call_soon_threadsafe(self._late.update, unheard.workers)
+            with contextlib.suppress(RuntimeError):  # the channel was closed meanwhile
+                self._loop.call_soon_threadsafe(self._late.update, unheard.workers)
 
     def forget(self, request: Request) -> None:
         """Ignore further answers to a request."""
@@ -421,8 +422,8 @@ class Channel:
                     self._answers.setdefault(clock, []).append(measure(clock, stamps, answer_time))
                     continue
                 answer: Answer = message
-                self._late.discard(worker)
-                if answer["number"] == self._unheard.number:
+                if answer["number"] == self._unheard.number:  # so it is not late any more
+                    self._late.discard(worker)
                     self._unheard.hear(worker)
                 match = self._requests.get(answer["number"])
                 if match is not None and worker in match.windows:
@@ -434,6 +435,7 @@ class Channel:
             if worker is not None and self._connections.get(worker) is writer:
                 del self._connections[worker]
                 self.disconnected[worker] = self._hellos.pop(worker), time.time()
+                self._late.discard(worker)
                 self._unheard.hear(worker)
                 for request in self._requests.values():
                     if request.kind == "close" and worker in request.windows:

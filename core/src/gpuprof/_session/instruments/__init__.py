@@ -16,7 +16,6 @@ from gpuprof._session.instruments import (
     loaders,
     queues,
     ray_calls,
-    sleeps,
     threads,
     trainers,
     training,
@@ -29,7 +28,7 @@ KNOWN = {
     "queue": (queues,),
 }
 """The instruments by their name in the configuration."""
-_ALWAYS = {"asyncio": (coroutines,), "threads": (threads, sleeps)}
+_ALWAYS = {"asyncio": (coroutines,), "threads": (threads,)}
 """Those that are added to any of these: a wait in a helper thread or a task is a wait of the thread
 that joins it. They come first, as Ray's replaces the one for asyncio by one that knows its calls.
 """

@@ -65,7 +65,6 @@ class Hooks(NamedTuple):
         sized: see `LedgerWriter.sized`.
         sample: see `Samples.add`.
         iterated: see `LedgerWriter.iterated`.
-        slept: see `LedgerWriter.slept`.
     """
 
     end_step: Callable[[], object] = _nothing
@@ -76,7 +75,6 @@ class Hooks(NamedTuple):
     sample: Callable[[str, str, int, int, Mapping[str, float]], object] = _nothing
     holds: Callable[[type], object] = _nothing
     iterated: Callable[[int], object] = _nothing
-    slept: Callable[[int], object] = _nothing
 
 
 NO_HOOKS = Hooks()
@@ -115,7 +113,6 @@ class Instrument:
         self.note_event = hooks.event
         self.note_sample = hooks.sample
         self.note_iteration = hooks.iterated
-        self.note_sleep = hooks.slept
         self._sized = hooks.sized
         self._timing = timing
         self.recording = recording_of(timing)

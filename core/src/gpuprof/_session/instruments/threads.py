@@ -101,18 +101,17 @@ def _install_futures(instrument: Instrument, futures: ModuleType) -> None:
         @functools.wraps(original)
         def as_completed(fs: Iterable[Any], *args: Any, **kwargs: Any) -> Iterator[Any]:
             waited_for = set(fs)
+            call = _waiting_for(waited_for, _key_of) if waited_for else None
             completed = original(waited_for, *args, **kwargs)
+            del waited_for  # or the results would live until the last one is there
 
             def before(*_: Any) -> Call | None:
-                if not instrument.on or any(future.done() for future in waited_for):
-                    return None
-                return _waiting_for(waited_for, _key_of) if waited_for else None
+                return call if instrument.on else None
 
             while True:
                 future = instrument.call(before, next, (completed, None), {})
                 if future is None:
                     return
-                waited_for.discard(future)
                 yield future
                 del future  # or its result would live on while the next one is awaited
 
@@ -144,11 +143,17 @@ def _install_executors(instrument: Instrument, executors: ModuleType) -> None:
 
 
 def _install_processes(instrument: Instrument, pools: ModuleType) -> None:
+    def waiting(result: Any) -> Call | None:
+        # a result that is there has no pool any more; a pool of threads has the same results
+        if result._pool is None or isinstance(result._pool, pools.ThreadPool):
+            return None
+        return Call(POOL_RESULT, "data")
+
     def getting(result: Any, *_: Any, **__: Any) -> Call | None:
-        return None if result.ready() else Call(POOL_RESULT, "data")
+        return None if result.ready() else waiting(result)
 
     def following(results: Any, *_: Any, **__: Any) -> Call | None:
-        return None if results._items else Call(POOL_RESULT, "data")
+        return None if results._items else waiting(results)
 
     instrument.around([pools.ApplyResult], "get", getting)
     for name in ("next", "__next__"):
