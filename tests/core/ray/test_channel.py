@@ -87,6 +87,16 @@ def say_hello(caller: socket.socket, channel: Channel, worker: str, clock: str =
     return hello
 
 
+@contextlib.contextmanager
+def connected(channel: Channel) -> Iterator[socket.socket]:
+    """The connection of a worker, A-0, that the channel knows."""
+    address = (channel.address.host, channel.address.port)
+    with socket.create_connection(address, timeout=30) as worker:
+        say_hello(worker, channel, "A-0")
+        wait_until(channel.connected, "connected: A-0")
+        yield worker
+
+
 def test_a_repeated_hello_is_not_taken_for_the_worker(channel: Channel) -> None:
     """Whoever has overheard a worker's hello and repeats it does not take its place."""
     address = (channel.address.host, channel.address.port)
@@ -181,11 +191,7 @@ def test_a_worker_that_does_not_answer_delays_a_step_by_no_more_than_the_timeout
     channel: Channel,
 ) -> None:
     """A worker that hangs must not hang the job."""
-    with socket.create_connection(
-        (channel.address.host, channel.address.port), timeout=30
-    ) as silent:
-        say_hello(silent, channel, "A-0")
-        wait_until(channel.connected, "connected: A-0")
+    with connected(channel) as silent:
         channel.tell_step(True, 0.01)
         note = json.loads(silent.makefile().readline())
         del note["number"]
@@ -196,11 +202,7 @@ def test_the_late_answer_to_one_step_is_not_taken_for_the_answer_to_the_next(
     channel: Channel,
 ) -> None:
     """Or else the next step would begin before the worker has heard of it."""
-    with socket.create_connection(
-        (channel.address.host, channel.address.port), timeout=30
-    ) as worker:
-        say_hello(worker, channel, "A-0")
-        wait_until(channel.connected, "connected: A-0")
+    with connected(channel) as worker:
         notes = worker.makefile()
         channel.tell_step(True, 0.0)
         first = json.loads(notes.readline())["number"]

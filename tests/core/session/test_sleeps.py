@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from gpuprof._session.sleeps import Sleeps
+from gpuprof._session.stacks import LIBRARY
+from support.waiting import DEADLINE
 
 LONG = 0.05
 pytestmark = pytest.mark.skipif(
@@ -75,6 +76,12 @@ def until_it_raises() -> None:
         pass
 
 
+def in_a_library() -> None:
+    """As one that waits for a server before it tries again."""
+    code = compile(f"time.sleep({LONG})", "/lib/python3.11/site-packages/again.py", "exec")
+    exec(code, {"time": time})
+
+
 def for_a_lock() -> None:
     """As a wait for another thread."""
     threading.Event().wait(2 * LONG)
@@ -90,6 +97,7 @@ def for_a_lock() -> None:
         (a_few_times_in_each_round, False),
         (a_few_times_at_most, False),
         (until_it_raises, False),
+        (in_a_library, False),
         (for_a_lock, False),
     ],
 )
@@ -97,7 +105,7 @@ def test_a_sleep_is_the_threads_own_unless_it_polls(
     function: Callable[[], None], is_own: bool
 ) -> None:
     """Who polls waits for somebody else."""
-    sleeps, over = Sleeps(), threading.Event()
+    sleeps, over = Sleeps(LIBRARY), threading.Event()
 
     def look() -> None:
         while not over.wait(LONG / 10):
@@ -105,7 +113,10 @@ def test_a_sleep_is_the_threads_own_unless_it_polls(
 
     thread = threading.Thread(target=look)
     thread.start()
+    end = time.monotonic() + DEADLINE
     function()
+    while is_own and not sleeps.nanoseconds and time.monotonic() < end:  # on a busy machine
+        function()
     over.set()
     thread.join()
     assert (sleeps.nanoseconds > 0) == is_own
@@ -113,10 +124,10 @@ def test_a_sleep_is_the_threads_own_unless_it_polls(
 
 def test_other_threads_do_not_count() -> None:
     """They may sleep all the time, while the main thread works."""
-    sleeps, usual = Sleeps(), sys.getswitchinterval()
+    sleeps = Sleeps(LIBRARY)
     thread = threading.Thread(target=straight)
     thread.start()
-    while thread.is_alive():
+    while thread.is_alive():  # the main thread, which looks itself, never sleeps
         sleeps.look(1)
     thread.join()
-    assert (0, usual) == (sleeps.nanoseconds, sys.getswitchinterval())
+    assert 0 == sleeps.nanoseconds

@@ -1,12 +1,14 @@
-"""How long the main thread sleeps by `time.sleep`, which the kernel cannot tell from a wait.
+"""How long the job's own code sleeps by `time.sleep` in the main thread.
 
-A loop that sleeps until something has happened waits for somebody else, so it does not count: any
-``while`` loop around the call, and a ``for`` loop that may be left before its end.
+By its processor time alone, such a thread may as well wait for another process. A loop that sleeps
+until something has happened does wait, so it does not count: any ``while`` loop around the call,
+and a ``for`` loop that may be left before its end.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from types import CodeType
@@ -23,42 +25,53 @@ class Sleeps:
 
     Nothing of the job's is replaced: somebody may pickle `time.sleep`, by its name.
 
+    Args:
+        library: found in the files whose sleeps do not count: a library may wait for a server, and
+            try again.
+
     Attributes:
         nanoseconds: in all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, library: re.Pattern[str]) -> None:
         self.nanoseconds = 0
+        self._library = library
         self._known: dict[tuple[CodeType, int], bool] = {}
         self._main = threading.main_thread().ident or 0
 
     def look(self, nanoseconds: int) -> None:
-        """Note what the main thread does, for the time since the last look."""
-        try:
-            # Linux gives a process the number of its first thread
-            with open(f"/proc/self/task/{os.getpid()}/wchan", encoding="ascii") as file:
-                if _ASLEEP not in file.read():
-                    return
-        except (OSError, ValueError):  # not every kernel tells
-            return
+        """Note what the main thread does, for the time since the last look.
+
+        Reads no file unless it may sleep: that gives up the GIL, which others may keep for long.
+        """
         frame = sys._current_frames().get(self._main)
-        if frame is None:
+        if frame is None or "sleep" not in frame.f_code.co_names:
             return
         call = frame.f_code, frame.f_lasti
         if call not in self._known:
-            self._known[call] = is_own_sleep(*call)
-        self.nanoseconds += nanoseconds * self._known[call]
+            is_librarys = self._library.search(call[0].co_filename) is not None
+            self._known[call] = not is_librarys and is_own_sleep(*call)
+        if self._known[call] and self._is_asleep():
+            self.nanoseconds += nanoseconds
+
+    def _is_asleep(self) -> bool:
+        try:
+            # Linux gives a process the number of its first thread
+            with open(f"/proc/self/task/{os.getpid()}/wchan", encoding="ascii") as file:
+                return _ASLEEP in file.read()
+        except (OSError, ValueError):  # not every kernel tells
+            return False
 
 
 def is_own_sleep(code: CodeType, offset: int) -> bool:
-    r"""Whether a call is one of `time.sleep`, and in no loop that may end with any of its rounds.
+    r"""Whether a call is one of `time.sleep`, in no loop that any round may end.
 
     Args:
         offset: that of the call's instruction.
 
     >>> import dis
     >>> def calls(source):
-    ...     code = compile(source, "", "exec")
+    ...     code = compile(source, "job.py", "exec")
     ...     offsets = [each.offset for each in dis.get_instructions(code) if "CALL" in each.opname]
     ...     return any(is_own_sleep(code, offset) for offset in offsets)
     >>> calls("for _ in range(3):\n  work(); time.sleep(1)")

@@ -107,7 +107,7 @@ class Sampler:
         self._share = rate * _MOST_A_SAMPLE
         self._clock = clock
         self._on_fault = on_fault
-        self.sleeps = Sleeps()
+        self.sleeps = Sleeps(LIBRARY)
         self._over = Alarm()
         self._ended = self._faulted = False
         self._lock = allocate_lock()  # the control thread packs; the job's threads never take it
