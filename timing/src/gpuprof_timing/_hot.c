@@ -2674,7 +2674,7 @@ typedef struct {
    that is not known. Takes 1 us, and keeps the GIL if the caller has it: Python's own functions for
    files would let the job run on. */
 static double
-lacked(Alarm *alarm)
+lacked(Alarm *alarm, unsigned long long *slices)
 {
 #ifdef __linux__
     char text[96];
@@ -2687,7 +2687,7 @@ lacked(Alarm *alarm)
     if (size > 0) {
         text[size] = 0;
         /* a kernel that does not count says 0 */
-        if (sscanf(text, "%llu %llu", &ran, &ready) == 2 && ran > 0) {
+        if (sscanf(text, "%llu %llu %llu", &ran, &ready, slices) == 3 && ran > 0) {
             return (double)ready;
         }
     }
@@ -2750,21 +2750,24 @@ alarm_sleep(PyObject *self, PyObject *given)
     }
     PyLockStatus rang;
     int64_t woke;
-    double before, after;
+    double before, after, waited;
+    unsigned long long first = 0, last = 0;
     Py_BEGIN_ALLOW_THREADS
     rang = PyThread_acquire_lock_timed(alarm->quiet, (PY_TIMEOUT_T)(fmax(0, seconds) * 1e6), 0);
-    before = lacked(alarm);
+    before = lacked(alarm, &first);
     woke = monotonic();
     Py_END_ALLOW_THREADS
     if (rang == PY_LOCK_ACQUIRED) {
         PyThread_release_lock(alarm->quiet); /* it keeps ringing */
         Py_RETURN_NONE;
     }
-    after = lacked(alarm);
-    if (before < 0 || after < 0) {
+    after = lacked(alarm, &last);
+    waited = (double)(monotonic() - woke);
+    /* asked for in vain, the GIL wakes a thread every 5 ms; more often, it was given up meanwhile */
+    if (before < 0 || after < 0 || (double)(last - first) > waited / 4e6 + 2) {
         return PyFloat_FromDouble(0.0);
     }
-    return PyFloat_FromDouble(fmax(0.0, (double)(monotonic() - woke) - (after - before)) / 1e9);
+    return PyFloat_FromDouble(fmax(0.0, waited - (after - before)) / 1e9);
 }
 
 static PyMethodDef alarm_methods[] = {
