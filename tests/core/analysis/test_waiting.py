@@ -51,6 +51,28 @@ def test_the_end_of_a_chain_is_named() -> None:
     assert ["A-0 and Runner-0 wait for B-0 (slow at train.py:7)"] == found
 
 
+def test_the_actor_behind_a_queue_keeps_nobody_waiting() -> None:
+    """Who waits for the queue is the end of the chain."""
+    item = {"runs": "03", "name": "_QueueActor.get"}
+    room = {"runs": "04", "name": "_QueueActor.put"}
+    queue = process("_QueueActor-0", function="main_loop")
+    queue.answer["tasks"] = [
+        {"name": str(number), "frames": [["get", "queue.py", 9]], "waits": [call]}
+        for number, call in enumerate((item, room))
+    ]
+    found = said(
+        process("Runner-0", gets("01")),
+        process("A-0", gets("03"), runs("01"), function="fit"),
+        process("B-0", gets("04"), runs("02"), function="fill"),
+        queue,
+    )
+    assert found == [
+        "A-0 (fit at train.py:7) waits for an item of an empty queue (_QueueActor-0)",
+        "B-0 (fill at train.py:7) waits for room in a full queue (_QueueActor-0)",
+        "Runner-0 waits for A-0 (fit at train.py:7)",
+    ]
+
+
 def test_three_in_a_circle_are_a_deadlock() -> None:
     """In the order in which they wait."""
     found = said(

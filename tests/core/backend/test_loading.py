@@ -48,6 +48,15 @@ def test_a_broken_backend_is_named_with_its_distribution(install: Any) -> None:
         planner(backend="broken")
 
 
+def test_a_missing_module_of_a_backend_has_a_remedy(install: Any) -> None:
+    """The message says what to install."""
+    install("import no_such_module", broken="Backend")
+    with pytest.raises(
+        PluginError, match=r"No module named 'no_such_module'; (\w+) or .*: pip install \1"
+    ):
+        planner(backend="broken")
+
+
 def test_a_broken_plugin_takes_nobody_down(install: Any) -> None:
     """Plugins that were not asked for are not even imported."""
     install("raise RuntimeError", broken="Backend")

@@ -20,8 +20,8 @@ _LIBRARIES = frozenset({
 library."""
 _WRAPPERS = frozenset({
     "<lambda>", "<module>", "__call__", "_bootstrap", "_bootstrap_inner", "_call_impl", "_fn",
-    "_wrapped_call_impl", "auto_init_wrapper", "decorate_context", "decorated", "inner", "wrapped",
-    "wrapper",
+    "_resume_span", "_wrapped_call_impl", "auto_init_wrapper", "decorate_context", "decorated",
+    "inner", "wrapped", "wrapper",
 })  # fmt: skip
 """Functions of libraries that only call what is meant."""
 _MOST_NAMES = 5

@@ -23,6 +23,8 @@ from gpuprof.errors import OutputError
 
 _NO_ACTOR = "ff" * 12
 """How the id of an actor begins in that of a call that no actor runs."""
+_QUEUES = {"_QueueActor.get": False, "_QueueActor.put": True}
+"""Calls of the actor behind a `ray.util.queue.Queue`, and whether they wait for room in it."""
 
 
 @attrs.frozen
@@ -119,7 +121,16 @@ class Orphan:
     last: Doing | None
 
 
-Wait = Collective | Cycle | Chain | Unknown | InFlight | Orphan
+@attrs.frozen
+class Queued:
+    """Threads or tasks that wait for an actor's queue: for an item of it, or for room in it."""
+
+    waiters: tuple[Doing, ...]
+    queue: Process
+    for_room: bool
+
+
+Wait = Collective | Cycle | Chain | Queued | Unknown | InFlight | Orphan
 
 
 def waits(processes: Sequence[Process], doings: Iterable[Doing]) -> list[Wait]:
@@ -282,10 +293,27 @@ def _calls(processes: Sequence[Process], doings: Iterable[Doing]) -> Iterator[Wa
         elif calls and not any(actor in actors for _, actor in calls):
             of_actor = not any(actor.startswith(_NO_ACTOR) or not actor for _, actor in calls)
             yield Unknown(doing, of_actor, len(calls) > 1)
+    yield from _queued(edges, stacks)
     cycles = _cycles(edges)
     for cycle in cycles:
         yield Cycle(tuple(stacks[number] for number in cycle))
     yield from _chains(edges, {number for cycle in cycles for number in cycle}, stacks)
+
+
+def _queued(edges: dict[int, set[int]], stacks: Sequence[Doing]) -> Iterator[Queued]:
+    """Who waits for a queue. Their edges are removed: the queue is not what they wait for."""
+    waiters: dict[tuple[str, bool], list[int]] = {}
+    queues: dict[str, Process] = {}
+    for number, targets in edges.items():
+        stack = stacks[min(targets)]
+        names = [what["name"] for what in stack.waits if "runs" in what]
+        if len(targets) == 1 and names and names[0] in _QUEUES:
+            queues[stack.process.file] = stack.process
+            waiters.setdefault((stack.process.file, _QUEUES[names[0]]), []).append(number)
+    for (file, for_room), numbers in waiters.items():
+        yield Queued(tuple(stacks[number] for number in numbers), queues[file], for_room)
+        for number in numbers:
+            del edges[number]
 
 
 def _needs(process: Process, key: str) -> list[str]:

@@ -8,7 +8,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpuprof._analysis.standstill import Class, Doing, classes, computing, doings, last_seen
-from gpuprof._analysis.waiting import Chain, Collective, Cycle, InFlight, Orphan, Wait, waits
+from gpuprof._analysis.waiting import (
+    Chain,
+    Collective,
+    Cycle,
+    InFlight,
+    Orphan,
+    Queued,
+    Wait,
+    waits,
+)
 from gpuprof._artifacts.dumps import ANSWERED, Process
 from gpuprof._report.words import all_of
 from gpuprof._session.instruments.collectives import runs
@@ -167,6 +176,11 @@ def _sentence(wait: Wait, absent: Sequence[Process]) -> str:
         verb = "waits" if len(wait.waiters) == 1 else "wait"
         state = _STATES[wait.last.state]
         return f"{them} {verb} for {_doing(wait.last)}{f': {state}' * bool(state)}"
+    if isinstance(wait, Queued):
+        one = len(wait.waiters) == 1
+        them = _doing(wait.waiters[0]) if one else _names([d.process for d in wait.waiters])
+        reason = "room in a full queue" if wait.for_room else "an item of an empty queue"
+        return f"{them} wait{'s' * one} for {reason} ({wait.queue.name})"
     if wait.idle is not None:
         sentence = f"{_doing(wait.waiter)} waits for a call of {wait.idle.name}, which is idle"
         more = f"; {_names(absent)} did not answer" if absent else ""

@@ -289,14 +289,9 @@ class Session:
                 log().info("%s", "\n".join([str(self.timing), *(lines(totals) if totals else [])]))
             if self.row["rank"] == 0:
                 run = os.path.dirname(directory(self.row))
-                if self.ledger is not None and (self.ledger.steps_known or self.starts_ranks):
-                    log().info(
-                        "once all processes have ended: gpuprof explain %s (all trees: gpuprof "
-                        "report)",
-                        run,
-                    )
-                else:
-                    log().info("once all processes have ended: gpuprof report %s", run)
+                command = "explain" if self.ledger is not None else "report"
+                more = " (all trees: gpuprof report)" if self.ledger is not None else ""
+                log().info("once all processes have ended: gpuprof %s %s%s", command, run, more)
         self.finish()
         if self._finish is not None:
             self._finish.wait()

@@ -193,7 +193,11 @@ def load(name: str, path: str, group: str = BACKENDS, found: Catalogue | None = 
     except PluginError:
         raise
     except Exception as error:
-        raise PluginError(name, f"{where}{type(error).__name__}: {error}") from error
+        remedy = ""
+        if isinstance(error, ModuleNotFoundError) and entry.dist is not None:
+            package = entry.dist.name
+            remedy = f"; {package} or something that it needs is missing: pip install {package}"
+        raise PluginError(name, f"{where}{type(error).__name__}: {error}{remedy}") from error
     contract.check(name, plugin, path, entry.dist)
     lacks = [
         attribute for attribute in _ATTRIBUTES.get(group, ()) if not hasattr(plugin, attribute)
