@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -180,9 +180,45 @@ def test_a_ring_of_calls_is_waited_for_by_its_last_one(tmp_path: Path) -> None:
     )
 
 
-def test_a_pool_of_tasks_has_no_steps(tmp_path: Path) -> None:
-    """The next one is sent when any of several has ended."""
+def test_a_step_of_a_pool_begins_with_each_new_call(tmp_path: Path) -> None:
+    """It is sent when any of several has ended, and nothing else repeats."""
     run = recorded(tmp_path, [("Tasks-0", "square", at * 10, at * 10 + 35) for at in range(50)])
+    assert [40, *[10] * 45] == [step.duration for step in run.steps]
+    assert run.round == "the driver's calls: square"
+
+
+def calling(directory: Path, count: int, rounds_of: Mapping[str, int]) -> Run:
+    """A run whose driver has called each of its workers once; these call a server again and again.
+
+    Args:
+        count: how many workers are in each group.
+        rounds_of: how often a worker of each group calls the server.
+    """
+    driver, server = SimulatedLedger("Runner", "driver"), SimulatedLedger("Server-0")
+    workers = [SimulatedLedger(f"{group}-{rank}") for group in rounds_of for rank in range(count)]
+    for number, worker in enumerate(workers):
+        driver.sent(1, 2, f"d{number}")
+        for at in range(rounds_of[worker.name.rpartition("-")[0]]):
+            key, start = f"{worker.name}.{at}", 10 + at * 100 + number * 7
+            worker.sent(start, start + 1, key)
+            server.span("Server.apply", start + 1, start + 5, releases=[key])
+            worker.span("ray.get", start + 2, start + 6, waits=[key])
+        worker.span(f"{worker.name[:-2]}.run", 3, 10_000, releases=[f"d{number}"])
+    driver.span("ray.get", 3, 10_001, waits=[f"d{number}" for number in range(len(workers))])
+    found, _ = ledgers.ledgers(write_run(directory, [driver, server, *workers]))
+    return reading.assemble("run", found, {})
+
+
+def test_workers_that_call_others_have_steps_of_their_own(tmp_path: Path) -> None:
+    """The driver has called each of them once, as with a parameter server."""
+    run = calling(tmp_path, 3, {"Worker": 12})
+    assert [100] * 11 == [int(end - start) for start, end in run.edges[2].T]
+    assert (11, None, "calls of Worker: Server.apply") == (len(run.steps), run.driver, run.round)
+
+
+def test_workers_that_make_few_calls_have_no_steps(tmp_path: Path) -> None:
+    """Nothing tells whether they are a loop's."""
+    run = calling(tmp_path, 3, {"Worker": 7})
     assert ([], "") == (run.steps, run.round)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuprof._analysis.collectives import recognise
-from gpuprof._analysis.rhythm import find_steps, mark_iterations
+from gpuprof._analysis.rhythm import find_steps, handed_out, mark_iterations, mark_rounds
 from gpuprof._analysis.run import Place, Process, Run, Step, by_name, rows_of
 from gpuprof._analysis.samples import attributes_of, samples_of
 from gpuprof._analysis.waits import ANYBODY, NOTHING, Waits
@@ -311,15 +311,18 @@ def assemble(name: str, ledgers: Sequence[Ledger], patterns: dict[str, Any]) -> 
         # an optimizer may step many times in what the job calls a step
         run.steps, run.round = find_steps(run, drivers[0])
         driver = drivers[0] if run.steps else driver
+    if driver is None:
+        if not any(len(ledger.edges) for ledger in ledgers):
+            run.round = mark_iterations(ledgers) or mark_rounds(run)
+        _own_steps(run)
+        if drivers and not run.steps:
+            run.steps, run.round = find_steps(run, drivers[0], handed_out)
+            driver = drivers[0] if run.steps else None
     if driver is not None:
         run.driver = driver.number
         run.steps = run.steps or [
             Step(*edges) for edges in _edges(driver.ledger, _steps_of(driver))
         ]
-    else:
-        if not any(len(ledger.edges) for ledger in ledgers):
-            run.round = mark_iterations(ledgers)
-        _own_steps(run)
     run.elsewhere = other_steps
     if len(run.steps) * len(processes) > _MOST_CELLS + size // 3:
         raise ConfigError(
@@ -462,7 +465,7 @@ def found_rounds(name: str, ledgers: Sequence[Ledger]) -> list[Step]:
     if not drivers or not (with_steps is None or _noted(with_steps, LIBRARY_STEPS)):
         return []
     run = assemble(name, ledgers, {})
-    return run.steps if run.round else []
+    return run.steps if run.round and run.driver is not None else []
 
 
 def _edges(

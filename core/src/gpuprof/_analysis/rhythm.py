@@ -1,8 +1,11 @@
-"""Steps that nobody marked: rounds of a driver's calls, or iterations of a loop of the ranks'.
+"""Steps that nobody marked: rounds of a driver's or a worker's calls, or iterations of a loop.
 
 A driver that calls sample, train and sync in turn has a step for each round of the three. Rounds
 may differ: some may also evaluate, or sample more often. So one call that comes once in each round
 tells where rounds begin, and the others belong to the round in which they were sent.
+
+Workers may call others themselves, in a loop that a single call of the driver's has started. Then
+they have steps of their own.
 
 Ranks without a driver have noted the iterations of the loops around their collectives.
 """
@@ -11,8 +14,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, groupby, pairwise
 from pathlib import PurePath
 from typing import Any
 
@@ -27,7 +30,10 @@ from gpuprof._session.ledger import LOOP
 _LEAST_ROUNDS = 8
 _MANY_ROUNDS = 16
 """A loop with fewer iterations may be around the loop of the steps, as one over epochs is."""
+_ONCE = 2
+"""Calls of a method that say nothing yet of a loop: a warm-up and the call itself."""
 _MOST_CALLS = 20_000
+_MOST_CALLS_OF_WORKERS = 200_000
 _USUAL = 0.8
 """Share of the rounds that must have a method for it to be the round's own, and of those that must
 have the same methods in the same order."""
@@ -93,6 +99,17 @@ def rounds(calls: Sequence[Call]) -> Rounds | None:
     """
     of_pools = _of_pools(calls)
     return _shortest(calls, of_pools) or _shortest(calls, frozenset()) or _drained(calls)
+
+
+def handed_out(calls: Sequence[Call]) -> Rounds | None:
+    """Rounds of a loop that waits for any of its calls, and then sends another one."""
+    of_pools = _of_pools(calls)
+    times = Counter(call.method for call in calls)
+    for method, count in times.most_common(1):
+        if method in of_pools and count > _LEAST_ROUNDS and count >= _IN_ROUNDS * len(calls):
+            starts = [at for at, call in enumerate(calls) if call.method == method]
+            return Rounds(tuple(starts), (method,))
+    return None
 
 
 def _drained(calls: Sequence[Call]) -> Rounds | None:
@@ -216,20 +233,69 @@ def _is_loop_of_one(calls: Sequence[Call], parts: Sequence[range], own: set[Meth
     return True
 
 
-def find_steps(run: Run, driver: Process) -> tuple[list[Step], str]:
+def find_steps(
+    run: Run, driver: Process, find: Callable[[Sequence[Call]], Rounds | None] = rounds
+) -> tuple[list[Step], str]:
     """The rounds of a driver's calls as steps, from 0, and in words what a round is.
 
     Empty if its calls do not repeat. A step lasts from the first call of a round to that of the
     next one, so the last round has no known end and is left out.
+
+    Args:
+        find: `rounds` or `handed_out`.
     """
     calls = sent_calls(run, driver)
-    loop = rounds(calls) if len(calls) <= _MOST_CALLS else None
+    loop = find(calls) if len(calls) <= _MOST_CALLS else None
     if loop is None:
         return [], ""
     times = [calls[at].time for at in loop.starts]
     return [Step(number, *edges) for number, edges in enumerate(pairwise(times))], (
         f"the driver's calls: {loop}"
     )
+
+
+def mark_rounds(run: Run) -> str:
+    """Mark the rounds of the calls of workers that call others as steps, in their ledgers.
+
+    Numbered from 0. Of several groups only the smallest counts: of workers that take each other's
+    places each has rounds, and there is rather one trainer than one worker that generates for it.
+
+    Returns:
+        In words what a round is; empty if there are none, and no step is marked.
+    """
+    sizes = Counter(process.group for process in run.processes)
+    senders: dict[str, list[Process]] = {}
+    for process in run.processes:
+        if process.role != "driver" and len(process.ledger.sent) > _ONCE:
+            senders.setdefault(process.group, []).append(process)
+    count = sum(len(p.ledger.sent) for processes in senders.values() for p in processes)
+    if not 0 < count <= _MOST_CALLS_OF_WORKERS:
+        return ""
+    answering = _answering(run)
+    group = min(senders, key=lambda group: (sizes[group], -len(senders[group][0].ledger.sent)))
+    found: dict[tuple[Method, ...], list[tuple[Process, list[int]]]] = {}
+    for process in senders[group]:
+        calls = sent_calls(run, process, answering)
+        loop = rounds(calls)
+        if loop is not None:
+            starts = [calls[at].time - process.ledger.offset for at in loop.starts]
+            found.setdefault(loop.methods, []).append((process, starts))
+    methods = max(found, key=lambda methods: len(found[methods]), default=())
+    if not methods or len(found[methods]) < _USUAL * sizes[group]:
+        return ""
+    for process, starts in found[methods]:
+        _mark(process.ledger, pairwise(starts))
+    return f"calls of {group}: {_names(methods)}"
+
+
+def _mark(ledger: Ledger, steps: Iterable[tuple[int, int]]) -> None:
+    """Mark steps in a ledger, from 0: when each begins and ends there."""
+    edges = [
+        row
+        for number, (begin, end) in enumerate(steps)
+        for row in ((number, begin, 1), (number, end, 0))
+    ]
+    ledger.edges = np.array(edges, STEP)
 
 
 def mark_iterations(ledgers: Sequence[Ledger]) -> str:
@@ -258,13 +324,7 @@ def mark_iterations(ledgers: Sequence[Ledger]) -> str:
     if len(in_step) < 2:
         return ""
     for number, loop in in_step.items():
-        pairs = [pair for stretch in loop.stretches for pair in pairwise(stretch)]
-        edges = [
-            row
-            for step, (begin, end) in enumerate(pairs)
-            for row in ((step, begin, 1), (step, end, 0))
-        ]
-        ledgers[number].edges = np.array(edges, STEP)
+        _mark(ledgers[number], chain.from_iterable(map(pairwise, loop.stretches)))
     return f"the {'loops' if len(headers) > 1 else 'loop'} at {' and '.join(headers)}"
 
 
@@ -362,15 +422,26 @@ def _long(pauses: Integers) -> list[int]:
     return positions
 
 
-def sent_calls(run: Run, process: Process) -> list[Call]:
-    """The calls that a process sent, in order."""
-    answering = {
-        key: (other, other.ledger.places[place].key)
-        for other in run.processes
-        if other is not process
-        for key, place in _links(other, RELEASES, "key", "place")
-        if other.ledger.places[place].key != SERIALIZE
+_Answering = Mapping[int, tuple[Process, str]]
+"""By the key of a call: the process that ran it, and the name of the method or task."""
+
+
+def _answering(run: Run) -> _Answering:
+    return {
+        key: (process, process.ledger.places[place].key)
+        for process in run.processes
+        for key, place in _links(process, RELEASES, "key", "place")
+        if process.ledger.places[place].key != SERIALIZE
     }
+
+
+def sent_calls(run: Run, process: Process, answering: _Answering | None = None) -> list[Call]:
+    """The calls that a process sent to others, in order.
+
+    Args:
+        answering: who ran which call, if the caller knows.
+    """
+    answering = _answering(run) if answering is None else answering
     wait_ends: dict[int, int] = {}
     for key, end in _links(process, WAITS, "key", "end"):
         wait_ends[key] = min(end, wait_ends.get(key, end))
@@ -388,9 +459,9 @@ def sent_calls(run: Run, process: Process) -> list[Call]:
             wait_ends[argument] = min(wait_ends[key], wait_ends.get(argument, wait_ends[key]))
     starts = dict(zip(rows["key"].tolist(), rows["start"].tolist(), strict=True))
     for key, start in sorted(starts.items(), key=lambda item: item[1]):
-        if key not in answering:
+        other, name = answering.get(key, (process, ""))
+        if other is process:
             continue
-        other, name = answering[key]
         method = other.group, name
         waits_before = bisect_right(waits, start)
         alone = over.get(method, 0) <= start
@@ -442,7 +513,7 @@ def most_called(run: Run) -> Called | None:
             if "." in call.method[1]:
                 methods[call.method] += call.times
         for (group, method), times in methods.most_common(1):
-            if times > 2:
+            if times > _ONCE:
                 caller = "" if process.role == "driver" else process.name
                 return Called(caller, f"{group}.{method.rpartition('.')[2]}", times)
     return None
