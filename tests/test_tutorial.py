@@ -66,7 +66,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
 @pytest.fixture(scope="module")
 def comparer(reader: Reader) -> Reader:
     """The same with a second run, of which one rank is slow."""
-    (done,) = reader.follow(STRAGGLER, "Plant it")
+    (done,) = reader.follow(STRAGGLER, "Make a rank slow")
     assert 0 == done.returncode, done.stderr
     return reader
 

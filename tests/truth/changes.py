@@ -163,7 +163,7 @@ def table(found: Iterable[Outcome]) -> str:
             for (kind, runs), row in sorted(rows.items())
         ],
         ["runs", "baseline", "sets", "+10 % on all: found", "+10 % on one rank: found",
-         "equal: false alarm", "says it finds, step", "rank", "keeps its word"],
+         "equal: false alarm", "says it finds, step", "rank", "reliable"],
         tablefmt="github",
         disable_numparse=True,
     )  # fmt: skip

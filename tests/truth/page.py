@@ -7,7 +7,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "how-often-it-is-right.md"
 SHOWN = (
-    "A cause to name, by its kind", "A cause that is said, by its grade", "All jobs",
+    "A cause to name, by its kind", "Reported causes, by grade", "All jobs",
 )  # fmt: skip
 """The tables of the page; the command prints more."""
 MARK = "<!-- below: make truth TRUTH=--page -->\n"

@@ -340,7 +340,7 @@ def tables(outcomes: Sequence[Outcome]) -> dict[str, str]:
         "A cause that cannot be seen": _table("cause", _cause, of["hidden"]),
         "Ledgers lack who waits for whom": _table("lacks", lambda o: o.lacks, of["thin record"]),
         "What is not modelled": _table("mechanism", lambda o: o.mechanism, of["unmodelled"]),
-        "A cause that is said, by its grade": _table(
+        "Reported causes, by grade": _table(
             "grade", lambda o: o.grade, [each for each in outcomes if each.grade]
         ),
         "All jobs": _table("expected", lambda o: o.expected, outcomes),
