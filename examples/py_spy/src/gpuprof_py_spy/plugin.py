@@ -1,6 +1,6 @@
 """The hooks: py-spy attaches to the worker while a window is open.
 
-The page "A program that attaches" explains it, part by part.
+The page "Write a backend that attaches" explains it, part by part.
 """
 
 from __future__ import annotations
