@@ -1003,6 +1003,18 @@ def test_a_pair_that_is_no_stage_is_slow(tmp_path: Path) -> None:
     assert ("rank", {"Rank-2", "Rank-5"}) == (finding.cause, set(finding.workers))
 
 
+@pytest.mark.parametrize(("ranks", "spread"), [(2, 0.25), (8, None)])
+def test_a_slow_rank_of_few_may_have_more_to_do(
+    ranks: int, spread: float | None, tmp_path: Path
+) -> None:
+    """Its share, spread over two ranks, still takes longer than the other one takes now."""
+    times = [[100 + (step + rank) % 3 for rank in range(ranks - 1)] + [200] for step in range(40)]
+    (finding,) = (found := spmd(tmp_path, times)).findings
+    assert finding.facts.even == (pytest.approx(spread, abs=0.01) if spread else 0)
+    said = " ".join(text(found).split())
+    assert bool(spread) == ("spreading the work evenly would save 25 %" in said)
+
+
 def test_who_pauses_where_all_wait_unseen_is_not_guessed(tmp_path: Path) -> None:
     """Each rank took as long in that step: one of them did, and the others waited for it."""
     times = [[100 + (step + rank) % 3 for rank in range(4)] for step in range(40)]

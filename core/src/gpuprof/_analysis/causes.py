@@ -124,6 +124,9 @@ _ALWAYS = 0.9
 """Share of the steps from which a worker counts as always at work."""
 _LEAST_RUNNING = 0.05
 """Share of the time that a peer must need a processor to be one."""
+_MANY_PEERS = 5
+"""Ranks for each slow one, from which it makes little difference whether a slow rank's work is
+spread over them or just gets faster."""
 _MANY_CALLED = 16
 """Processes from which a driver may take some percent of a step to call them all."""
 _QUEUED = 0.2
@@ -218,7 +221,8 @@ class Facts:
         every: its period in steps, if it recurs regularly.
         rare: whether its place occurs in these steps only.
         took: seconds that its step took, if it has only one.
-        even: share of the run that would be saved if the group's ranks took equally long.
+        even: share of the run that would be saved if the group's ranks took equally long, where
+            that may be the remedy.
         at_once: the same if they worked at the same time; 0 unless they take turns.
         queued: share of their time that calls wait in a queue, and seconds per call.
         busy: share of the steps in which a server works.
@@ -517,7 +521,24 @@ def _judged(record: Record, cause: Cause, suspect: Suspect, unknown: Unknown) ->
             and min(record.in_halves(in_all, factors)) < _IN_A_HALF
         ):
             doubt = "uneven"
-    return _graded(attrs.evolve(suspect.finding, saves=saves), cause, doubt)
+    facts = attrs.evolve(suspect.finding.facts, even=_if_spread(record, suspect))
+    return _graded(attrs.evolve(suspect.finding, saves=saves, facts=facts), cause, doubt)
+
+
+def _if_spread(record: Record, suspect: Suspect) -> float:
+    """The share of the run that is saved if a slow rank's work is spread over its group.
+
+    0 if the suspect is no slow rank, or has so many peers that this is hardly less than what is
+    saved if it becomes as fast as they are.
+    """
+    finding = suspect.finding
+    if finding.cause != "rank":
+        return 0.0
+    if _MANY_PEERS * len(finding.workers) <= len(comparable.members(record.run, finding.group)):
+        return 0.0
+    places = dict.fromkeys(place for _, place in suspect.activities)
+    of_group = [at for place in places for at in _of_group(record, finding.group, [place])]
+    return record.saves(groups_mean(record, attrs.evolve(suspect, activities=of_group)))
 
 
 def _graded(finding: Finding, cause: Cause, doubt: Doubt) -> Finding:

@@ -258,6 +258,12 @@ def _rank(finding: Finding) -> Words:
         says += " Without one of them alone, the run would save less."
     if finding.facts.node:
         says += f" It or its node, {finding.facts.node}: nothing else there can be compared."
+    if finding.facts.even >= LEAST_EVEN:
+        they_have = "they have" if several else "it has"
+        says += (
+            f" If {they_have} more to do than the others, spreading the work evenly would save "
+            f"{percentage(finding.facts.even)} of the run."
+        )
     return Words(says, f"Capture {who} and another rank, and compare them.")
 
 
