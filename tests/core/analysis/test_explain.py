@@ -22,6 +22,7 @@ from gpuprof._report.causes import config, what_if, words
 from gpuprof._report.explain import as_dict, bounds, explain, helps, remedy, text, waits
 from gpuprof._report.words import duration
 from gpuprof._session.instruments.collectives import runs
+from gpuprof._session.ledger import STARTS_RANKS
 from gpuprof.errors import ConfigError
 from support.json_output import faults
 from support.made_stacks import write_stacks
@@ -199,6 +200,23 @@ def test_the_last_end_in_any_process_ends_the_silence(tmp_path: Path) -> None:
     late.span("train", 0, 30_000 * MS)
     one, other = ledgers.ledgers(write_run(tmp_path, [early, late]))[0]
     assert 29.99 == pytest.approx(reading._quiet([one]) - reading._quiet([one, other]), abs=0.5)
+
+
+@pytest.mark.parametrize(("steps_at_the_end", "quiet"), [(10, 0.1), (0, 30.0)])
+def test_a_short_job_that_ends_is_no_hang(
+    steps_at_the_end: int, quiet: float, tmp_path: Path
+) -> None:
+    """It takes long to start, and then less than the last moments, in which a hung one is ended."""
+    ledger = SimulatedLedger("A-0")
+    ledger.span("load", 0, 10)
+    for step in range(steps_at_the_end):
+        start = 29_000 + 100 * step
+        ledger.step(step, start * MS, (start + 50) * MS)
+    ledger.span("exit", 29_950 * MS, 30_000 * MS)
+    directory = write_run(tmp_path, [ledger])
+    run = reading.assemble("run", ledgers.ledgers(directory)[0], {})
+    found = reading._quiet_at_end([p.ledger for p in run.processes], run.steps)
+    assert quiet == pytest.approx(found, abs=0.1)
 
 
 def test_where_a_group_waits_is_where_it_waits_most(tmp_path: Path) -> None:
@@ -686,6 +704,39 @@ def test_what_the_garbage_collector_does_outside_scopes_is_named(tmp_path: Path)
     (found,) = alone(tmp_path, paused=50).findings
     assert ("garbage collection", "(outside any scope)") == (found.cause, found.scope)
     assert pytest.approx(0.5, abs=0.01) == found.saves
+
+
+@pytest.mark.parametrize(("run", "grade"), [(True, "named"), (False, "hint")])
+def test_processes_that_run_a_function_of_the_jobs_work_outside_of_scopes(
+    run: bool, grade: str, tmp_path: Path
+) -> None:
+    """Nobody calls them: if they run, what they do between message and answer is their own."""
+    learner = SimulatedLedger("Learner-0")
+    servers = [SimulatedLedger(f"serve-{rank}") for rank in range(3)]
+    learner.event(STARTS_RANKS, 0, group="serve")
+    for step in range(40):
+        begin = step * 100 * MS
+        learner.step(step, begin, begin + 100 * MS)
+        for rank, server in enumerate(servers):
+            sent = begin + (rank + 1) * MS
+            answered = sent + (80 if rank == 1 else 40) * MS
+            learner.span("pipe.send", sent - MS // 2, sent, releases=[f"{step}.{rank}"])
+            since = max(0, begin - (17 if rank == 1 else 58 - rank) * MS)
+            server.span("pipe.recv", since, sent, waits_for="*", waits=[f"{step}.{rank}"])
+            # the answer may be there before the scope that sends it ends
+            server.span("pipe.send", answered, answered + MS, releases=[f"{step}.{rank}!"])
+        for rank in (0, 1, 2):
+            since = begin + (10 if rank == 0 else 41 + 40 * (rank == 2)) * MS
+            until = begin + (rank + 1 + (80 if rank == 1 else 40)) * MS + MS // 2
+            if until > since:
+                key = f"{step}.{rank}!"
+                learner.span("pipe.recv", since, until, waits_for="*", waits=[key])
+    for server in servers:
+        server.main = [(0, 0, 0), (40 * 100 * MS, run * 40 * 100 * MS, 0)]
+    found = explain(reading.read(write_run(tmp_path / "run", [learner, *servers])))
+    assert [("rank", "serve-1", grade)] == [
+        (finding.cause, finding.worker, finding.grade) for finding in found.findings
+    ]
 
 
 def test_a_process_that_is_alone_waits_for_nobody(tmp_path: Path) -> None:

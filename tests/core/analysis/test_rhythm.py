@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from gpuprof._analysis import reading
-from gpuprof._analysis.rhythm import Call, rounds
+from gpuprof._analysis.rhythm import Call, bursts, rounds
 from gpuprof._analysis.run import Run
 from gpuprof._artifacts import ledger as ledgers
 from gpuprof._report.explain import no_steps
-from gpuprof._session.ledger import LOOP
+from gpuprof._session.ledger import LIBRARY_STEPS, LOOP
 from support.simulated_run import SimulatedLedger, write_run
 
 
@@ -282,6 +282,43 @@ def test_a_trainers_call_is_proposed_before_those_of_the_workers_it_takes_from(
     run = reading.assemble("run", ledgers.ledgers(directory)[0], {})
     run.launched = True
     assert "step_at=Queue.get -- …, which Trainer-0 calls 4 times" in no_steps(run)
+
+
+@pytest.mark.parametrize(
+    ("durations", "expected"),
+    [
+        pytest.param([900, 10, 11, 10] * 12, 12, id="a-burst-in-each-iteration"),
+        pytest.param([900, 10, 90, 10] * 12, 12, id="a-busy-machine"),
+        pytest.param([900, 10, 11, 10, 900, 10, 11] * 6, 12, id="early-stops"),
+        pytest.param([900, 10, 11, 10] * 5, 0, id="few"),
+        pytest.param(([100] * 19 + [900]) * 12, 0, id="a-checkpoint-now-and-then"),
+        pytest.param([100, 104, 98] * 20, 0, id="alike"),
+        pytest.param(
+            [9 if RANDOM.random() < 0.9 else 900 for _ in range(200)], 0, id="at-any-time"
+        ),
+        pytest.param([], 0, id="none"),
+    ],
+)
+def test_steps_of_an_optimizer_may_come_in_bursts(durations: list[int], expected: int) -> None:
+    """Where it learns several batches after it has collected for a while."""
+    found = bursts(durations)
+    assert expected == len(found)
+    assert {900} >= {durations[at] for at in found}
+
+
+def test_a_burst_of_steps_is_a_step(tmp_path: Path) -> None:
+    """Its number is that of its first one."""
+    ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(2)]
+    for rank in ranks:
+        rank.event(LIBRARY_STEPS, 0)
+        at = 0
+        for number in range(41):
+            took = 900 if number % 4 == 1 else 20
+            rank.step(number, at, at + took)
+            at += took
+    run = reading.assemble("run", ledgers.ledgers(write_run(tmp_path, ranks))[0], {})
+    assert (4, list(range(1, 41, 4))) == (run.in_a_burst, [step.number for step in run.steps])
+    assert {960} == {step.duration for step in run.steps}
 
 
 Loops = dict[str, list[int]]

@@ -7,6 +7,7 @@ import contextvars
 import functools
 import importlib
 import multiprocessing
+import multiprocessing.connection
 import os
 import queue
 import sys
@@ -1017,6 +1018,41 @@ def test_a_queue_between_processes_sends_its_key(recording: Recording) -> None:
         items.join_thread()
     found = pairs(recording.spans())
     assert found["queue.put releases"] == found["queue.get waits"]
+
+
+@pytest.mark.parametrize("asks", ["recv", "poll", "wait"])
+def test_who_receives_from_a_pipe_waits_for_its_sender(asks: str, recording: Recording) -> None:
+    """Once a message has come, the key of the next one is known before it is read."""
+    recording.begin("queue")
+    near, far = multiprocessing.Pipe()
+    with near, far:
+        for number in range(2):
+            far.send({"batch": number})
+            if asks == "poll":
+                assert near.poll(30)
+            if asks == "wait":
+                assert [near] == multiprocessing.connection.wait([near], 30)
+            assert near.recv() == {"batch": number}
+        assert not near.poll()
+    found = pairs(recording.spans())
+    first, second = found["pipe.send releases"]
+    assert found["pipe.recv waits"] == (
+        [first, second] if asks == "recv" else [first, second, second]
+    )
+
+
+def test_two_senders_of_a_pipe_share_no_key(recording: Recording) -> None:
+    """A fork has a copy of its parent's end."""
+    recording.begin("queue")
+    near, far = multiprocessing.Pipe()
+    with near, far:
+        far.send(1)
+        far.__dict__["_gpuprof_items"].pid = 0
+        far.send(2)
+        assert [1, 2] == [near.recv(), near.recv()]
+    found = pairs(recording.spans())
+    assert len(set(found["pipe.send releases"])) == 2
+    assert found["pipe.send releases"] == found["pipe.recv waits"]
 
 
 def test_a_receiver_without_instruments_gets_the_item() -> None:

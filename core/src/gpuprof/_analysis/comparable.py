@@ -222,6 +222,6 @@ def common_places(run: Run, group: str) -> list[int]:
 
 
 def outside(run: Run, group: str) -> list[int]:
-    """`OUTSIDE`, if all ranks of a group mark steps: nobody calls them meanwhile."""
+    """`OUTSIDE`, if nobody calls a group's ranks: all mark steps, or others have started them."""
     numbers = {process.number for process in run.groups[group]}
-    return [OUTSIDE] if numbers <= run.edges.keys() else []
+    return [OUTSIDE] if numbers <= run.edges.keys() or numbers <= run.started else []

@@ -460,6 +460,7 @@ class Explainer:
             "other_workers": self.run.elsewhere,
             "round": self.run.round,
             "of_optimizer": self.run.of_optimizer,
+            "in_a_burst": self.run.in_a_burst,
             "counted": len(self.record.usual),
             "left_out_seconds": sum(step.duration for step in steps if not step.usual) / 1e9,
             "warm_up": [step.number for step in steps if step.warm_up],

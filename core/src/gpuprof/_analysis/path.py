@@ -39,8 +39,8 @@ Moment = tuple[int, int, int]
 """A time in a process and on a track of it: both numbers, and nanoseconds of the run."""
 _Link = tuple[int, int, int, int, int]
 """A span with a key: process, track, start, end and place."""
-_Release = tuple[int, int, int, int]
-"""What releases a key: process, track, and when it began and ended."""
+_Release = tuple[int, int, int, int, bool]
+"""What releases a key: process, track, when it began and ended, and whether it sends a message."""
 _Turn = tuple[int, int, int]
 """When a task of an event loop ran: end, start and track."""
 Window = tuple[int, int]
@@ -63,6 +63,8 @@ _POLLED = 20_000_000
 CALLS = ("ray.get", "ray.wait", "Thread.join", "Future.result", AWAIT, *LIMITS)
 """Scopes that wait for what their process has called. Other keys are of messages, and whoever waits
 for a message has not called its sender."""
+_SENDS = ("pipe.send", "queue.put")
+"""Scopes that send a message: it may have been received before they end."""
 _WAITS_AT_ENDS = 0.05
 """Share of the steps at whose ends a track may wait and still be the one that ends them."""
 _BACK_TO_BACK = 1_000_000
@@ -242,13 +244,16 @@ class Graph:
     def _releases_of(self, key: int) -> list[_Release]:
         """Who releases a key: at a span's end, or as soon as it enters a meeting."""
         return [
-            *((*row[:3], row[2]) for row in self._linked(key, MEETS)),
-            *(row[:4] for row in self._linked(key, RELEASES)),
+            *((*row[:3], row[2], False) for row in self._linked(key, MEETS)),
+            *(
+                (*row[:4], self.run.places[row[4]].name in _SENDS)
+                for row in self._linked(key, RELEASES)
+            ),
         ]
 
     def _arrivals(self, key: int) -> list[Moment]:
         """Where and when each process was at a meeting."""
-        return [(process, track, end) for process, track, _, end in self._releases_of(key)]
+        return [(process, track, end) for process, track, _, end, _ in self._releases_of(key)]
 
     def _first_call(self, key: int) -> _Link | None:
         """The first call that waits for a key."""
@@ -563,9 +568,10 @@ class Graph:
             last = self._last_release(key)
             if last is None:
                 return None
-            releaser, track, start, end = last
+            releaser, track, start, end, sends = last
             slack = self.run.apart(waiter, self.run.processes[releaser])
-            if (slack is not None and end > time + slack) or start >= time:
+            is_later = slack is not None and end > time + slack
+            if (is_later and not sends) or start >= time:
                 return None
             moments.append((releaser, track, end))
         # clocks may differ: who was the last still counts where all are cut at the wait's end

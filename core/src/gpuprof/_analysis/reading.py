@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpuprof._analysis.collectives import recognise
-from gpuprof._analysis.rhythm import find_steps, handed_out, mark_iterations, mark_rounds
+from gpuprof._analysis.rhythm import bursts, find_steps, handed_out, mark_iterations, mark_rounds
 from gpuprof._analysis.run import Place, Process, Run, Step, by_name, rows_of
 from gpuprof._analysis.samples import attributes_of, samples_of
 from gpuprof._analysis.waits import ANYBODY, NOTHING, Waits
@@ -120,7 +120,7 @@ def of_ledgers(
     if run.state == "running":
         run.quiet, run.stall = _quiet(ledgers), stall.last_sentence(str(directory))
     else:
-        run.quiet = _quiet_at_end(ledgers)
+        run.quiet = _quiet_at_end(ledgers, run.steps)
     ends = about.ended_early if about else None
     over = about is not None and about.goes_on() is False
     run.ended_early = _silent(run, over) if ends is None else ends
@@ -348,13 +348,18 @@ def _quiet(ledgers: Sequence[Ledger]) -> float:
     return time.time() - max(ends) / 1e9
 
 
-def _quiet_at_end(ledgers: Sequence[Ledger]) -> float:
+def _quiet_at_end(ledgers: Sequence[Ledger], steps: Sequence[Step]) -> float:
     """For how many seconds no scope or step had ended when the run was ended.
 
-    What ends in the last moments does so because the run is ended.
+    What ends in the last moments does so because the run is ended, but for whole steps.
     """
     over = max(_wall(ledger, ledger.last) for ledger in ledgers)
-    ends = []
+    first = ledgers[0]
+    ends = [
+        _wall(first, step.end - first.offset)
+        for step in steps
+        if step.complete and _wall(first, step.start - first.offset) >= over - _ENDING
+    ]
     for ledger in ledgers:
         for rows in (ledger.spans["end"], ledger.folds["end"], ledger.edges["time"]):
             before = rows[_wall(ledger, rows) < over - _ENDING]
@@ -512,12 +517,18 @@ def _own_steps(run: Run) -> None:
     """
     steps: dict[tuple[int, int], dict[int, tuple[int, int, bool]]] = {}
     occurrences: dict[str, dict[int, int]] = {}
-    for process in sorted(run.processes, key=lambda p: p.ledger.first + p.ledger.offset):
-        if _has(process, PACED_STEPS):
-            continue
+    in_order_of_start = sorted(run.processes, key=lambda p: p.ledger.first + p.ledger.offset)
+    for process, marked in _iterations(
+        run,
+        {
+            process: list(_edges(process.ledger, _steps_of(process)))
+            for process in in_order_of_start
+            if not _has(process, PACED_STEPS)
+        },
+    ):
         # a rank that was started again goes on, or repeats steps
         times = occurrences.setdefault(process.name, {})
-        for number, start, end, complete in _edges(process.ledger, _steps_of(process)):
+        for number, start, end, complete in marked:
             occurrence = times[number] = times.get(number, -1) + 1
             steps.setdefault((number, occurrence), {})[process.number] = start, end, complete
     in_order = sorted(steps.items(), key=lambda step: min(edge[0] for edge in step[1].values()))
@@ -532,6 +543,34 @@ def _own_steps(run: Run) -> None:
         run.steps.append(Step(number, end - longest, end, complete))
         for rank, (start, end, _) in edges.items():
             run.edges[rank][:, position] = start, end
+
+
+_Edges = tuple[int, int, int, bool]
+"""Of a step: its number, its start and end, and whether it has ended."""
+
+
+def _iterations(
+    run: Run, marked: Mapping[Process, Sequence[_Edges]]
+) -> Iterator[tuple[Process, Sequence[_Edges]]]:
+    """The steps of each rank; if those of the optimizer come in bursts, a step for each burst."""
+    of_optimizer = [edges for process, edges in marked.items() if edges and _of_library(process)]
+    longest = max(of_optimizer, key=len, default=())
+    firsts = bursts([end - start for _, start, end, _ in longest])
+    numbers = {longest[at][0] for at in firsts}
+    if firsts:
+        run.in_a_burst = int(np.median(np.diff(firsts)))
+    for process, edges in marked.items():
+        if not firsts or not _of_library(process):
+            yield process, edges
+            continue
+        starts = [at for at, (number, *_) in enumerate(edges) if number in numbers]
+        yield (
+            process,
+            [
+                (edges[first][0], edges[first][1], edges[last - 1][2], edges[last - 1][3])
+                for first, last in pairwise([*starts, len(edges)])
+            ],
+        )
 
 
 def mark(run: Run, windows: Iterable[Captured], warm_up: int | None = None) -> Run:

@@ -43,6 +43,12 @@ _IN_LOOP = 0.5
 """Share of the driver's calls that the loop must contain."""
 _IN_PAUSES = 0.9
 """Share of the time between collectives that the pauses between steps make up."""
+_LONG = 5
+"""How many times as long as the other steps of an optimizer those that begin a burst must be."""
+_MOST_OF_IT = 0.5
+"""Share of the time that these must take: a checkpoint now and then is none."""
+_UNEVEN = 0.35
+"""By how much the number of steps in a burst may vary, relative to its mean."""
 _MOST_SENDERS = 4
 """Processes whose calls are looked at for a step to propose."""
 
@@ -420,6 +426,29 @@ def _long(pauses: Integers) -> list[int]:
     long, short = np.median(longest_first[:count]), np.median(longest_first[count:])
     positions: list[int] = np.flatnonzero(pauses > np.sqrt(long * short)).tolist()
     return positions
+
+
+def bursts(durations: Sequence[int]) -> list[int]:
+    """The positions of the steps of an optimizer that begin a burst; empty if there are none.
+
+    A job that collects samples for a while, and then makes a step for each batch of them, has one
+    long step and several short ones in each of its iterations.
+
+    Args:
+        durations: of all its steps, each from the end of the step before it.
+    """
+    times = np.array(durations, float)
+    if len(times) < 2 * _LEAST_ROUNDS:
+        return []
+    short = float(np.quantile(times, 0.25))
+    long = float(np.median(times[times > _LONG * short])) if times.max() > _LONG * short else 0.0
+    # a busy machine makes some of the others longer, by less
+    positions = np.flatnonzero(times > max(_LONG * short, long / 3))
+    gaps = np.diff(positions)
+    if len(gaps) < _LEAST_ROUNDS or gaps.min() < 2 or gaps.std() > _UNEVEN * gaps.mean():
+        return []
+    found: list[int] = positions.tolist()
+    return found if times[positions].sum() >= _MOST_OF_IT * times.sum() else []
 
 
 _Answering = Mapping[int, tuple[Process, str]]

@@ -162,6 +162,7 @@ class Run:
         round: of what each step is a round, where nobody marked steps: the driver's calls, or a
             loop of the ranks; else empty.
         of_optimizer: whether each rank's steps are those of its optimizer, as nobody marked any.
+        in_a_burst: how many steps of the optimizer a step is; 0 unless they come in bursts.
         recognised: places in which ranks wait for each other, as their times tell.
         elsewhere: how many steps are left out, with the ranks that marked them: a launcher has
             started the job several times, with different ranks.
@@ -191,6 +192,7 @@ class Run:
     step_at: str = ""
     round: str = ""
     of_optimizer: bool = False
+    in_a_burst: int = 0
     recognised: list[Collective] = attrs.field(factory=list)
     elsewhere: int = 0
     samples: Samples = attrs.field(factory=Samples)
@@ -363,17 +365,23 @@ class Run:
         return frozenset().union(*map(_groups_started, self.processes))
 
     @functools.cached_property
+    def started(self) -> frozenset[int]:
+        """The positions of the processes that another process of the run has started."""
+        groups = self.started_groups
+        return frozenset(process.number for process in self.processes if process.group in groups)
+
+    @functools.cached_property
     def running(self) -> frozenset[int]:
         """The positions of the processes whose `own_tracks` work where they are in no scope.
 
-        Of those that mark steps, and of those that are in one call nearly all the time: nobody
-        calls them meanwhile. A thread that runs, or is ready to, does not wait there for what
-        nobody recorded, and a process that is alone has nobody to wait for: of one process, without
-        a process group of more ranks, whose ledgers may be on other nodes. Processes of which that
-        is not known are left out.
+        Of those that mark steps, of those that are in one call nearly all the time, and of those
+        that another process has started to run a function: nobody calls them meanwhile. A thread
+        that runs, or is ready to, does not wait there for what nobody recorded, and a process that
+        is alone has nobody to wait for: of one process, without a process group of more ranks,
+        whose ledgers may be on other nodes. Processes of which that is not known are left out.
         """
         marking = self.edges.keys() if self.driver is None else {self.driver}
-        numbers = {*marking, *self.in_one_call}
+        numbers = {*marking, *self.in_one_call, *self.started}
         if len(self.processes) == 1 and not _is_one_of_several(self.processes[0]):
             return frozenset(numbers)
         return frozenset(number for number in numbers if self._runs(self.processes[number]))

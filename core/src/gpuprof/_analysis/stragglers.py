@@ -327,6 +327,8 @@ def _by_arrival(
 ) -> tuple[list[Straggler], list[Straggler]]:
     """Who may begin steps late, and who may come late to where all ranks meet."""
     late: list[Straggler] = []
+    if all(rank[0].number in run.started - run.edges.keys() for rank in ranks):
+        return [], []  # the steps are another process's, so they do not begin with its scopes
     # children that run Ray's tasks share a rank: whichever is free gets the next task
     if len({rank[0].rank for rank in ranks}) > 1:
         delays = arrivals.delays_of(run, ranks, call_times)[usual]

@@ -81,7 +81,7 @@ sentence."""
 _LEAST_SAVED = 0.01
 """Share of a run above which a saving gets a sentence."""
 _BUSY = "The machine was busy: processes waited {} of the time for a processor"
-_LAUNCHER = "torchrun: gpuprof can put a profiler in front of the ranks that a launcher starts"
+_LAUNCHER = "torchrun: a profiler can be put only in front of ranks that a launcher starts"
 _CUT_SHORT = ", or cut short by a worker's end"
 _WHOM = {ANYBODY: "", BARRIER: ", for the others", DATA: ", for data"}
 _KINDS = {
@@ -614,6 +614,11 @@ def _what_a_step_is(steps: Mapping[str, Any]) -> str:
         if steps["round"].startswith("the loop"):
             return f"A step ends with a round of {steps['round']} in which the ranks meet."
         return f"A step is a round of {steps['round']}."
+    if steps["in_a_burst"]:
+        return (
+            f"A step is a burst of {steps['in_a_burst']} steps of the optimizer, with the time "
+            "before it."
+        )
     return "A step lasts from the end of one step of the optimizer to the end of the next."
 
 

@@ -1,4 +1,7 @@
-"""Queues: who gets an item waits for whoever puts it; who puts one into a full queue, for room."""
+"""Queues: who gets an item waits for whoever puts it; who puts one into a full queue, for room.
+
+And pipes between processes: who receives a message waits for whoever sends it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from gpuprof._session.instruments.instrument import Call, Instrument, Key, is_ma
 
 _here = threading.local()
 """The key of the item that this thread last put into a queue or got from one, or all its keys."""
-_STATE = "_gpuprof_items"
+_STATE, _LAST = "_gpuprof_items", "_gpuprof_last"
 
 
 def _take(_: Any = None) -> Key | None:
@@ -176,6 +179,60 @@ def _install_processes(instrument: Instrument, queues: ModuleType) -> None:
     instrument.around([queues.Queue], "get", get)
 
 
+# Of a pipe, messages are numbered, so the key of the next one is known before it has come.
+
+
+class _Messages:
+    """Counts the messages that this process has sent through its end of a pipe."""
+
+    def __init__(self) -> None:
+        self.name, self.pid = os.urandom(8).hex(), os.getpid()
+        self.sent = 0
+
+
+def _install_pipes(instrument: Instrument, connection: ModuleType) -> None:
+    def send(pipe: Any, *args: Any, **_: Any) -> Call | None:
+        if type(pipe) is not connection.Connection or not args:
+            return None
+        messages = pipe.__dict__.get(_STATE)
+        if messages is None or messages.pid != os.getpid():  # a fork has a copy
+            messages = pipe.__dict__[_STATE] = _Messages()
+        key = f"pipe:{messages.name}:{messages.sent}"
+        messages.sent += 1
+        return Call("pipe.send", None, key, (pipe, _Sent(key, args[0]), *args[1:]))
+
+    def receive(pipe: Any) -> Call:
+        _take()
+
+        def key(_: Any) -> Key | None:
+            key = pipe.__dict__[_LAST] = _take()
+            return key
+
+        return Call("pipe.recv", "*", key)
+
+    def following(pipe: Any) -> str | None:
+        """The key of the message that comes after the last one."""
+        name, _, number = (getattr(pipe, _LAST, None) or "").rpartition(":")
+        return f"{name}:{int(number) + 1}" if name else None
+
+    def poll(pipe: Any, timeout: float | None = 0.0) -> Call | None:
+        if timeout == 0:
+            return None
+        return Call("pipe.recv", "*", lambda ready: following(pipe) if ready else None)
+
+    def wait(_: Any, timeout: float | None = None) -> Call | None:
+        if timeout == 0:
+            return None
+        return Call(
+            "pipe.recv", "*", lambda ready: tuple(filter(None, map(following, ready))) or None
+        )
+
+    instrument.around([connection._ConnectionBase], "send", send)
+    instrument.around([connection._ConnectionBase], "recv", receive)
+    instrument.around([connection._ConnectionBase], "poll", poll)
+    instrument.around([connection], "wait", wait)
+
+
 def _install_ray(instrument: Instrument, queue: ModuleType) -> None:
     """An actor is in between: only the calls of it, which are marked in other scopes, have keys."""
 
@@ -220,5 +277,6 @@ INSTALL = {
     "ray.rllib.algorithms.appo.utils": functools.partial(_install_buffer, "CircularBuffer"),
     "queue": _install_threads,
     "multiprocessing.queues": _install_processes,
+    "multiprocessing.connection": _install_pipes,
     "ray.util.queue": _install_ray,
 }
