@@ -38,6 +38,35 @@ def test_a_worker_that_counts_its_own_steps(events: list[str]) -> None:
     assert ["start step-2", "stop step-2", "start steps-5-6", "stop steps-5-6"] == events
 
 
+def test_steps_of_a_driver_are_the_runs(events: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that the job says of them: the run opens its windows."""
+    told: list[tuple[int, dict[str, float]]] = []
+
+    def of_the_run(number: int, **attributes: float) -> contextlib.AbstractContextManager[None]:
+        told.append((number, attributes))
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(public, "_driver_step", of_the_run)
+    with gpuprof.step(3, frames=512):
+        pass
+    assert ([(3, {"frames": 512})], []) == (told, events)
+
+
+def test_steps_that_the_configuration_sets_come_before_marks(
+    events: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else two kinds of steps would be mixed."""
+    session = public.session()
+    assert session is not None
+    monkeypatch.setitem(session.row, "step_at", "Learner.train")
+    with gpuprof.step(2):
+        pass
+    assert [] == events
+    with public._mark_step(2):
+        pass
+    assert ["start step-2", "stop step-2"] == events
+
+
 def test_a_step_that_is_no_number_is_in_no_window(events: list[str]) -> None:
     """It does a profiled worker no more harm than the others, which never look at it; said once."""
     for step in (2, "2", None, "3", 6):

@@ -38,7 +38,7 @@ _lock = threading.RLock()
 _NOT_PROFILED = nullcontext()
 _library_steps: LibrarySteps | None = None
 """Marks the steps that a library counts, as long as the job marks none itself."""
-_driver_step: Callable[[int], AbstractContextManager[object]] | None = None
+_driver_step: Callable[..., AbstractContextManager[object]] | None = None
 """Makes a step of the run, if this process is its driver. The driver announces its steps to the
 workers."""
 _driver_ledger: LedgerWriter | None = None
@@ -185,10 +185,12 @@ def _start() -> Session | None:
 
 
 def step(number: int, /, **attributes: float) -> AbstractContextManager[object]:
-    """Mark a global step, in a worker that counts its own steps, as SPMD programs do.
+    """Mark a global step, in a process that counts steps.
 
-    Opens the windows that begin with the step and closes those that end with it. If the driver has
-    opened the window already, the step joins it. Outside windows it only measures the step's time.
+    That is a rank of an SPMD program, a worker with steps of its own, or the driver of a Ray job
+    that `gpuprof run` has started. Opens the windows that begin with the step and closes those that
+    end with it. If the driver has opened the window already, the step joins it. Outside windows it
+    only measures the step's time. Does nothing if the key ``step_at`` says what a step is.
 
     Args:
         number: the step's number.
@@ -206,6 +208,17 @@ def step(number: int, /, **attributes: float) -> AbstractContextManager[object]:
         return _NOT_PROFILED
     if _library_steps is not None:
         forget_library_steps()
+    if this_session.row.get("step_at"):
+        return _NOT_PROFILED
+    if _driver_step is not None:
+        return _driver_step(number, **attributes)
+    return own_step(this_session, number, **attributes)
+
+
+def own_step(
+    this_session: Session, number: int, /, **attributes: float
+) -> AbstractContextManager[object]:
+    """A step of this process, as `step` marks it."""
     context = _step(this_session, number)
     if not attributes:
         return context
@@ -278,8 +291,12 @@ def _keep_attributes(
         _metrics.attributes(number, attributes)
 
 
-def mark_with(driver_step: Callable[[int], AbstractContextManager[object]]) -> None:
-    """Make the steps set by the key ``step_at`` steps of the run, which this process drives."""
+def mark_with(driver_step: Callable[..., AbstractContextManager[object]]) -> None:
+    """Make the steps that this process marks steps of the run, which it drives.
+
+    Args:
+        driver_step: takes what `step` takes.
+    """
     global _driver_step
     _driver_step = driver_step
 
@@ -297,7 +314,10 @@ def measure_with(metrics: StepMetrics) -> None:
 
 
 def _mark_step(number: int) -> AbstractContextManager[object]:
-    return step(number) if _driver_step is None else _driver_step(number)
+    if _driver_step is not None:
+        return _driver_step(number)
+    this_session = session()
+    return _NOT_PROFILED if this_session is None else own_step(this_session, number)
 
 
 class LibrarySteps:

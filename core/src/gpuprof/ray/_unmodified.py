@@ -314,11 +314,14 @@ def _train_report(module: ModuleType) -> None:
     replace(module, "report", waiting)
 
 
-def _step(number: int) -> AbstractContextManager[object]:
+def _step(number: int, **attributes: float) -> AbstractContextManager[object]:
     from gpuprof.ray import driver
 
     public.forget_library_steps()
-    return public.step(number) if driver.current() is None else driver.step(number)
+    if driver.current() is not None:
+        return driver.step(number, **attributes)
+    session = public.session()
+    return nullcontext() if session is None else public.own_step(session, number, **attributes)
 
 
 def _rllib_steps(module: ModuleType) -> None:

@@ -257,10 +257,10 @@ def end_step() -> None:
         step.__exit__(None, None, None)
 
 
-def step(number: int) -> AbstractContextManager[None]:
-    """A step of the run, if there is one."""
+def step(number: int, /, **attributes: float) -> AbstractContextManager[None]:
+    """A step of the run, if there is one; see `Profiler.step`."""
     profiler = current()
-    return nullcontext() if profiler is None else profiler.step(number)
+    return nullcontext() if profiler is None else profiler.step(number, **attributes)
 
 
 class Run(AbstractContextManager[Profiler]):
