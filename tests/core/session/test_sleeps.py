@@ -65,6 +65,19 @@ def a_few_times_at_most() -> None:
             break
 
 
+def in_a_loop_that_trains() -> None:
+    """And ends early."""
+    for number in range(9):
+        barrier()
+        time.sleep(LONG)
+        if number == 2:
+            break
+
+
+def barrier() -> None:
+    """As `torch.distributed.barrier`."""
+
+
 def until_it_raises() -> None:
     """The same."""
     try:
@@ -96,6 +109,7 @@ def for_a_lock() -> None:
         (until_it_is_there, False),
         (a_few_times_in_each_round, False),
         (a_few_times_at_most, False),
+        (in_a_loop_that_trains, True),
         (until_it_raises, False),
         (in_a_library, False),
         (for_a_lock, False),
