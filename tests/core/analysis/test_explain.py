@@ -89,6 +89,25 @@ def test_what_bounds_equal_ranks_accuses_none_of_them(tmp_path: Path) -> None:
     assert "1. Env (2 workers) bound the run in sample: 80 ms a step" in text(found)
 
 
+def test_work_beside_which_others_take_as_long_is_no_advice(tmp_path: Path) -> None:
+    """A producer makes the next item meanwhile, and is hardly ever waited for."""
+    learner, producer = SimulatedLedger("Learner-0"), SimulatedLedger("Producer-0")
+    for step in range(40):
+        begin = 100 * step * MS
+        producer.span("produce", begin, begin + 100 * MS, releases=[f"{step}"])
+        got = begin + 100 * MS
+        learner.step(step, begin + 90 * MS, got + 90 * MS)
+        learner.span("get", begin + 90 * MS, got, waits_for="*", waits=[f"{step}"])
+        learner.span("update", got, got + 90 * MS)
+    found = explain(reading.read(write_run(tmp_path / "run", [learner, producer])))
+    assert found.bottleneck is None
+    assert re.fullmatch(
+        r"no single place: update of Learner-0 takes \d+ % of a step, but without it the run would "
+        r"take only \d % less, as others take about as long meanwhile",
+        helps(found),
+    )
+
+
 def test_what_equally_long_work_would_save_is_said(tmp_path: Path) -> None:
     """Work varies, and all wait for whoever has most of it: a different rank in each step."""
     random = np.random.default_rng(3)

@@ -149,6 +149,20 @@ def test_who_waits_less_for_a_processor_than_others_lacks_none(tmp_path: Path) -
     assert "processor" not in [finding.cause for finding in answer.findings]
 
 
+def test_a_process_that_does_none_of_the_steps_work_lacks_nothing(tmp_path: Path) -> None:
+    """Whatever it waits for, no step waits for it."""
+    ledgers = [SimulatedLedger("Rank-0"), SimulatedLedger("Idle-0")]
+    for step in range(100):
+        ledgers[0].step(step, 100 * step * MS, 100 * (step + 1) * MS)
+        ledgers[0].span("work", 100 * step * MS, (100 * step + 90) * MS)
+    for ledger, (ran, ready) in zip(ledgers, ((90, 2), (10, 40)), strict=True):
+        ledger.main = [(0, 0, 0), (10_000 * MS, 100 * ran * MS, 100 * ready * MS)]
+        for second in range(11):
+            ledger.usage.append({"time": second * SECOND, "processors": 2, "runnable": 2})
+    answer = explain(reading.read(write_run(tmp_path / "run", ledgers)))
+    assert "processor" not in [finding.cause for finding in answer.findings]
+
+
 def starved(directory: Path, gets: Callable[[int, int], float]) -> Explanation:
     """Two ranks that need 40 ms of a processor in each of 100 steps, on a machine that is busy.
 

@@ -91,6 +91,8 @@ _OF_A_BUSY_MACHINE = 1.5
 """How many times as slow a rank must be on a busy machine, which slows some more than others."""
 _BOTTLENECK = 0.4
 """Share of the run that the work of a group at one place must save to be what bounds the run."""
+_OVERLAPPED = 0.25
+"""Share of a place's part of the path that it must save, if it took no time, to bound the run."""
 _IN_A_HALF = 0.015
 """Share of the run that a lasting cause must save in each half of the run to be named."""
 _NEARLY_ALL = 0.7
@@ -432,6 +434,18 @@ def bottleneck(record: Record, unknown: Unknown, findings: Sequence[Finding]) ->
         return found
     even = record.saves(groups_mean(record, suspects[0]))
     return attrs.evolve(found, facts=attrs.evolve(found.facts, even=even))
+
+
+def overlapped(record: Record, unknown: Unknown) -> Finding | None:
+    """The place with most of the path, if the run would take nearly as long without it.
+
+    Others take about as long meanwhile, such as producers that fill a queue.
+    """
+    for suspect in _bottlenecks(record, ()) if not unknown else ():
+        finding = _judged(record, _LAST, suspect, unknown)
+        if finding.share >= _BOTTLENECK and (finding.saves or 0.0) < _OVERLAPPED * finding.share:
+            return finding
+    return None
 
 
 def _take_turns(run: Run, place: int, processes: Sequence[Process]) -> bool:
@@ -1173,7 +1187,9 @@ def starved(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
             facts = Facts(usage=usage, peers=float(np.median(waits)) if waits else None)
             # it would wait as the others do
             lost = (usage.ran + usage.waited) * (1 - (1 - usage.lacks) / max(1e-9, 1 - expected))
-            yield _stopped(record, "processor", number, lost, facts)
+            suspect = _stopped(record, "processor", number, lost, facts)
+            if suspect.activities:  # else it does none of the steps' work
+                yield suspect
 
 
 def _mostly_gets_less(record: Record, number: int, peers: Sequence[int]) -> bool:

@@ -282,6 +282,7 @@ class Explanation:
         paths: critical paths of chosen steps; empty if nothing was timed.
         bottleneck: the place in which a group works for most of the run; ``None`` without one, or
             if a finding saves much.
+        overlapped: the place with most of the path, if the run would take nearly as long without.
         extra: for each finding, the line of code that takes most of the extra time; ``None`` where
             samples do not tell.
         lines: the lines of code that take most of the time in the places that bound steps.
@@ -312,6 +313,7 @@ class Explanation:
     shares: list[Share]
     findings: list[Finding]
     bottleneck: Finding | None
+    overlapped: Finding | None
     extra: list[stacks.Line | None]
     lines: list[stacks.Line]
     sampled: bool
@@ -362,6 +364,9 @@ class Explainer:
         table = (*rollouts.FIRST, *causes.CAUSES, *rollouts.LAST, *children.CHILDREN)
         findings = causes.find(record, confidence.reason, table)
         bottleneck = causes.bottleneck(record, confidence.reason, findings)
+        overlapped = None
+        if bottleneck is None and not findings:
+            overlapped = causes.overlapped(record, confidence.reason)
         trend = self._trend()
         grows = (trend.group, trend.scope) if trend is not None and trend.is_up else ("", "")
         extra, lines, line_of_trend, unreadable = stacks.find(record, findings, grows)
@@ -407,6 +412,7 @@ class Explainer:
             shares=self._shares(),
             findings=findings,
             bottleneck=bottleneck,
+            overlapped=overlapped,
             extra=extra,
             lines=lines,
             sampled=any(exist(process.ledger) for process in run.processes),

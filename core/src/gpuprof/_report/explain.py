@@ -122,7 +122,16 @@ def as_dict(answer: Explanation) -> dict[str, Any]:
     content = {"version": JSON_VERSION, **attrs.asdict(answer)}
     causes = _causes(answer)
     content["findings"] = [attrs.asdict(finding) for finding, _ in causes]
-    unprinted = ("bottleneck", "shares", "untimed", "launched", "started_groups", "extra", "quiet")
+    unprinted = (
+        "bottleneck",
+        "overlapped",
+        "shares",
+        "untimed",
+        "launched",
+        "started_groups",
+        "extra",
+        "quiet",
+    )
     for name in (*unprinted, "stall", "last_places"):
         del content[name]
     for (finding, line), entry in zip(causes, content["findings"], strict=True):
@@ -312,6 +321,13 @@ def helps(answer: Explanation) -> str:
     faster = f"{nobody}make {work_there} faster: it takes {share} of a step"
     if growth := _growth(answer, 0.0):
         return f"{nobody}{growth}"
+    overlapped = answer.overlapped
+    if overlapped and (overlapped.group, overlapped.scope) == (largest[0].group, scope):
+        return (
+            f"no single place: {work_there} takes {share} of a step, but without it the run would "
+            f"take only {percentage(overlapped.saves or 0.0)} less, as others take about as long "
+            "meanwhile"
+        )
     bottleneck = answer.bottleneck
     if bottleneck and bottleneck.facts.even >= LEAST_EVEN and bottleneck.scope == scope:
         even = percentage(bottleneck.facts.even)
@@ -815,7 +831,7 @@ def _none(answer: Explanation) -> str:
         return "None found: too little is explained to tell who works from who waits."
     longer = answer.trend is not None and answer.trend.is_up
     why = " The first lines say where steps became longer." if longer else ""
-    return f"None: no rank, node or scope stands out.{why}"
+    return f"None: no rank or node is slower than its peers.{why}"
 
 
 def _second(first: Finding, causes: Sequence[Finding]) -> str:
