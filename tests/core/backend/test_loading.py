@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from typing import Any
 
 import pytest
@@ -46,6 +48,14 @@ def test_a_broken_backend_is_named_with_its_distribution(install: Any) -> None:
         match=r"backend: 'broken' \(plugin_\d+\) fails to import: RuntimeError: needs a licence",
     ):
         planner(backend="broken")
+
+
+def test_a_backend_that_nobody_knows_has_a_remedy() -> None:
+    """The message says for which Python to install it."""
+    with pytest.raises(
+        PluginError, match=f"Install the package .* for {re.escape(sys.executable)}"
+    ):
+        planner(backend="strace")
 
 
 def test_a_missing_module_of_a_backend_has_a_remedy(install: Any) -> None:

@@ -335,6 +335,7 @@ def test_config_validate_says_what_is_doubtful(groups: str) -> None:
         [line[: len(doubt)] for line in said[1:] if "not on this machine" not in line],
     )
     assert ["valid: backend none"] == run("config", "validate", "backend=none").splitlines()
+    assert "backend: 'strace' is not installed" in refused("config", "validate", "backend=strace")
     assert "note: no configuration, so nothing is profiled" in run("config", "validate")
 
 

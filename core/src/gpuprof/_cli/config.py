@@ -12,6 +12,7 @@ from gpuprof._config import describe, json_schema, systems
 from gpuprof._config.dump import dump
 from gpuprof._plan import job
 from gpuprof._tables import console_width, labelled
+from gpuprof.backend import loading
 from gpuprof.errors import ConfigError
 
 
@@ -40,6 +41,8 @@ def validate(words: tuple[str, ...], system: str | None) -> None:
     no GPU.
     """
     config = settings.load(words, system)
+    if config.backend != "none":
+        loading.load(config.backend, "backend")  # elsewhere only once it selects somebody
     notes = [*config.source.notes, *job.notes(config)]
     answer = job.ask_tool(config)
     if answer.refusals:

@@ -58,9 +58,9 @@ def _say_if_nothing_began(package: str) -> None:
     driver = sys.modules.get("gpuprof.ray.driver")
     if driver is None or not driver.began():
         sys.stderr.write(
-            f"gpuprof: --integrate: nothing is recorded, because {package}'s settings select "
-            "nothing, or its trainer did not run; GPUPROF_ENABLED=true records times without a "
-            "profiler, and gpuprof run without --integrate records the job as it is\n"
+            f"gpuprof: --integrate: nothing is recorded: {package}'s trainer did not run, or its "
+            "settings select nothing and GPUPROF_ENABLED=true is not set; gpuprof run without "
+            "--integrate records the job as it is\n"
         )
 
 

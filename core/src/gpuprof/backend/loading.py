@@ -9,6 +9,7 @@ import difflib
 import functools
 import importlib.metadata
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -332,6 +333,10 @@ def _alternatives(name: str, group: str) -> str:
         + f": {', '.join(sorted({*installed, 'none'}))}"
         + (f"; not installed: {others}" if others else "")
         + (_install_hint(name, "backends") if name in own else "")
+        + (
+            f". Install the package that provides it for {sys.executable}"
+            * (not hint and name not in own)
+        )
     )
 
 
