@@ -219,7 +219,9 @@ def test_workers_that_call_others_have_steps_of_their_own(tmp_path: Path) -> Non
 def test_workers_that_make_few_calls_have_no_steps(tmp_path: Path) -> None:
     """Nothing tells whether they are a loop's."""
     run = calling(tmp_path, 3, {"Worker": 7})
+    run.launched = True
     assert ([], "") == (run.steps, run.round)
+    assert "step_at=Server.apply -- …, which Worker-0 calls 7 times" in no_steps(run)
 
 
 def of_pool(rounds_of: Sequence[int]) -> list[Call]:

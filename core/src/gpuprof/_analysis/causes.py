@@ -104,6 +104,8 @@ _LEAST_SHARE = comparable.LEAST_SHARE
 _MOST_OF_IT = 0.5
 """Share of a rank's excess that the garbage collector, pauses or waiting for a processor must make
 up to explain the rank."""
+_PART_OF_IT = 0.25
+"""Share of a rank's excess that its longer waits for a processor must make up to be a doubt."""
 STARVED = 0.05
 """Share of its time that a rank must wait for a processor for this to be why it may be slow."""
 _LESS = 0.75
@@ -888,7 +890,8 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         "profiled": _is_alone_profiled(record, straggler),
         "node": straggler.alone,
         "half": is_half,
-        "starved": difference >= STARVED,
+        "starved": difference >= STARVED
+        and difference * record.mean >= _PART_OF_IT * straggler.excess,
         "busy": cause in _SLOW and bool(record.lack) and straggler.ratio < _OF_A_BUSY_MACHINE,
         "outside": straggler.place == OUTSIDE
         and not (straggler.awaited or comparable.works_outside(run, numbers)),

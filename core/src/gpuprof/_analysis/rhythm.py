@@ -15,7 +15,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby, pairwise, product
+from operator import itemgetter
 from pathlib import PurePath
 from typing import Any
 
@@ -538,13 +539,17 @@ def most_called(run: Run) -> Called | None:
     )
     for process in senders[:_MOST_SENDERS]:
         methods: Counter[Method] = Counter()
+        of_an_actor: Counter[tuple[Method, str]] = Counter()
         for call in sent_calls(run, process):
             if "." in call.method[1]:
                 methods[call.method] += call.times
-        for (group, method), times in methods.most_common(1):
-            if times > _ONCE:
-                caller = "" if process.role == "driver" else process.name
-                return Called(caller, f"{group}.{method.rpartition('.')[2]}", times)
+                of_an_actor.update(dict.fromkeys(product([call.method], call.actors), 1))
+        repeated = [pair for pair in of_an_actor.items() if pair[1] > _ONCE]
+        if repeated:  # a loop over many actors is none over steps
+            (group, method), _ = max(repeated, key=itemgetter(1))[0]
+            caller = "" if process.role == "driver" else process.name
+            times = methods[group, method]
+            return Called(caller, f"{group}.{method.rpartition('.')[2]}", times)
     return None
 
 
