@@ -813,7 +813,7 @@ def test_workers_that_take_turns_are_said_to(tmp_path: Path) -> None:
             driver.span("ray.get", start, start + 41 * MS, waits_for="*", waits=[key])
     found = explain(reading.read(write_run(tmp_path, [driver, *ranks])))
     assert found.bottleneck is not None
-    assert "the run would take 40 % less at most with all of them" in words(found.bottleneck).says
+    assert "the run would take 40 % less with all of them" in words(found.bottleneck).says
 
 
 def test_a_stage_that_begins_with_work_is_not_late(tmp_path: Path) -> None:
@@ -1181,7 +1181,7 @@ def test_what_recurs_is_one_cause_with_its_period(tmp_path: Path) -> None:
     (finding,) = some_steps(tmp_path, {0}).findings
     assert ("recurring", "Rank-0", "save") == (finding.cause, finding.worker, finding.scope)
     assert words(finding).says == (
-        "Rank-0 is 400 ms in save every 10th step: 2.40 s in all, 28 % of the run."
+        "Rank-0 takes 400 ms in save every 10th step: 2.40 s in all, 28 % of the run."
     )
     assert pytest.approx(0.28, abs=0.01) == finding.saves
 
@@ -1225,7 +1225,7 @@ def test_what_recurs_outside_of_all_scopes_is_said_to(tmp_path: Path) -> None:
     """Nobody has marked it, and it has a period all the same."""
     (finding,) = some_steps(tmp_path, {0}, scope="").findings
     assert words(finding).says == (
-        "Rank-0 is 400 ms longer than usually outside any scope every 10th step: 2.40 s in all, "
+        "Rank-0 takes 400 ms longer than usual outside any scope every 10th step: 2.40 s in all, "
         "28 % of the run."
     )
     assert pytest.approx(0.28, abs=0.01) == finding.saves
@@ -1246,7 +1246,7 @@ def test_what_all_ranks_do_in_every_20th_step_is_a_cause_though_it_is_rare(tmp_p
     assert ("recurring", 20, 3) == (finding.cause, finding.facts.every, len(finding.workers))
     assert pytest.approx(4 * 600 / (90 * 50 + 4 * 600), abs=0.01) == finding.share
     assert words(finding).says.startswith(
-        "Worker (3 workers) is 601 ms longer than usually outside"
+        "Worker (3 workers) takes 601 ms longer than usual outside"
     )
     assert "Worker-" not in bounds(found) + helps(found)
 
@@ -2457,7 +2457,7 @@ def test_a_driver_that_runs_between_its_calls_is_named(
     bound = "A-0 59 % (A.work 59 %), Runner 41 % (between its calls 40 %)"
     assert known == (bound == bounds(found))
     assert known == (["driver"] == [finding.cause for finding in found.findings])
-    gain = "the run would take 40 % less at most"
+    gain = "the run would take 40 % less"
     assert known == (f"without what Runner does by itself, {gain}" == helps(found))
     assert known == (f"saves   {gain}" in text(found))
 

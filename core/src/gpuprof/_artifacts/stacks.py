@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,9 @@ SAMPLE = [
 ]  # fmt: skip
 
 
+_COMPREHENSIONS = re.compile(r"\.<locals>(\.<locals>|\.<(list|dict|set)comp>|\.<genexpr>)+")
+
+
 @attrs.frozen
 class Function:
     """A Python function.
@@ -45,10 +49,17 @@ class Function:
 
     @property
     def full_name(self) -> str:
-        """The function's name after its module's; without a module for a function of a script."""
+        """The function's name after its module's; without a module for a function of a script.
+
+        A comprehension has the name of the function that it is in.
+
+        >>> Function("Env.reset.<locals>.<listcomp>.<listcomp>", "__main__", "env.py").full_name
+        'Env.reset'
+        """
+        function = _COMPREHENSIONS.sub("", self.function)
         if self.module in ("", "__main__", "__mp_main__"):
-            return self.function
-        return f"{self.module}.{self.function}"
+            return function
+        return f"{self.module}.{function}"
 
 
 @attrs.frozen(eq=False)

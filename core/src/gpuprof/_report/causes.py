@@ -196,20 +196,16 @@ def what_if(cause: Finding | Promise, at: str = "") -> str:
 
 
 def gain(cause: Finding | Promise) -> str:
-    """How much less time the run would take without a cause, as a clause of a sentence.
-
-    The clause says "at most" for causes that are not in `_IF`, because their work must still be
-    done, and for those of samples that would have to be other samples.
-    """
-    at_most = " at most" if cause.cause in _AT_MOST or cause.cause not in _IF else ""
+    """How much less time the run would take without a cause, as a clause of a sentence."""
+    more = ""
     if cause.cause == "data":  # the processes that load it may take processors from the ranks
         is_busy = isinstance(cause, Finding) and cause.facts.doubt == "busy"
-        at_most = ", or more: who loads it may take processors from the others" if is_busy else ""
+        more = ", or more: who loads it may take processors from the others" if is_busy else ""
     is_hint = isinstance(cause, Finding) and cause.grade == "hint"
     would = "may" if is_hint else "would"
     # what waits for Python's lock outside of scopes, as a call that begins, is not counted
     at_least = "at least " if cause.cause == "interpreter" else ""
-    return f"the run {would} take {at_least}{percentage(cause.saves or 0.0)} less{at_most}"
+    return f"the run {would} take {at_least}{percentage(cause.saves or 0.0)} less{more}"
 
 
 def config(finding: Finding, rounds: bool, launched: bool) -> str:
@@ -327,7 +323,7 @@ def _pauses(finding: Finding) -> Words:
         return _once(finding)
     at = listed([str(number) for number in finding.facts.at])
     return Words(
-        f"{_who(finding)} pauses {_where(finding)}: {_each(finding)} longer than usually in "
+        f"{_who(finding)} pauses {_where(finding)}: {_each(finding)} longer than usual in "
         f"{finding.steps} of {finding.of} steps ({at}), {_in_all(finding)}.",
         "Look for other processes on its cores, its storage, or its network.",
     )
@@ -336,17 +332,17 @@ def _pauses(finding: Finding) -> Words:
 def _once(finding: Finding) -> Words:
     return Words(
         f"Step {finding.facts.at[0]} took {duration(finding.facts.took)}, once: {_who(finding)} "
-        f"was {duration(finding.seconds)} longer than usually {_where(finding)}, "
+        f"took {duration(finding.seconds)} longer than usual {_where(finding)}, "
         f"{percentage(finding.share)} of the run.",
         "Once is no pattern: look again if it comes back.",
     )
 
 
 def _recurring(finding: Finding) -> Words:
-    every, longer = finding.facts.every, "" if finding.facts.rare else " longer than usually"
+    every, longer = finding.facts.every, "" if finding.facts.rare else " longer than usual"
     when = f"every {ordinal(every)} step" if every else f"in {finding.steps} of {finding.of} steps"
     return Words(
-        f"{_who(finding)} is {_each(finding)}{longer} {_where(finding)} {when}: "
+        f"{_who(finding)} takes {_each(finding)}{longer} {_where(finding)} {when}: "
         f"{_in_all(finding)}.",
         _LESS_OFTEN + (_SHARE if len(finding.workers) == 1 else "."),
     )
@@ -408,7 +404,8 @@ def _processor(finding: Finding) -> Words:
     return Words(
         f"{finding.worker} waited {percentage(usage.waited)} of the time for a processor, ready to "
         f"run{others}.{few}",
-        "See what else runs on its processors (top, taskset -p), and give it its own.",
+        f"See what else runs on the processors of {finding.worker} (top, taskset -p), and give it "
+        "its own.",
     )
 
 
@@ -557,7 +554,7 @@ def _bottleneck(finding: Finding) -> Words:
     if finding.facts.at_once >= LEAST_EVEN:
         remark = (
             " Its workers take turns. If none needs what another one makes, the run would take "
-            f"{percentage(finding.facts.at_once)} less at most with all of them at work at once."
+            f"{percentage(finding.facts.at_once)} less with all of them at work at once."
         )
         action = (
             "If none needs what another one makes, call them all before you wait for the first "
@@ -749,10 +746,6 @@ _IF: Mapping[Name, str] = {
 }
 """By cause, the condition under which the run would take less time. For other causes, the condition
 is that the scope takes no time."""
-_AT_MOST = (
-    "bottleneck", "between steps", "tail", "sample wait", "uneven tokens", "stale samples",
-    "starved trainer",
-)  # fmt: skip
 _LESS_OFTEN = "Do it less often, or while the next step runs"
 _WHAT_THEN = "See what else ran on its machine then, and at which clock its processor or GPU ran."
 _SHARE = "; or let all ranks share it."
