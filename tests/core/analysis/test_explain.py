@@ -89,6 +89,19 @@ def test_what_bounds_equal_ranks_accuses_none_of_them(tmp_path: Path) -> None:
     assert "1. Env (2 workers) bound the run in sample: 80 ms a step" in text(found)
 
 
+@pytest.mark.parametrize(("slower", "is_weak"), [(4, True), (12, False)])
+def test_a_weak_hint_comes_after_what_takes_most_of_the_run(
+    slower: int, is_weak: bool, tmp_path: Path
+) -> None:
+    """The hint saves a few percent, and the place that bounds the run takes nearly all of it."""
+    times = [[100 + rank for rank in range(4)] for _ in range(40)]
+    for step in range(20, 40):
+        times[step][3] += 2 * slower
+    found = spmd(tmp_path, times)
+    assert [["Rank-3"]] == [finding.workers for finding in found.findings]
+    assert is_weak == (as_dict(found)["findings"][0]["cause"] == "bottleneck")
+
+
 def test_work_beside_which_others_take_as_long_is_no_advice(tmp_path: Path) -> None:
     """A producer makes the next item meanwhile, and is hardly ever waited for."""
     learner, producer = SimulatedLedger("Learner-0"), SimulatedLedger("Producer-0")

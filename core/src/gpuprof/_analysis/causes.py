@@ -91,6 +91,8 @@ _OF_A_BUSY_MACHINE = 1.5
 """How many times as slow a rank must be on a busy machine, which slows some more than others."""
 _BOTTLENECK = 0.4
 """Share of the run that the work of a group at one place must save to be what bounds the run."""
+_WEAK = 0.1
+"""Share of the run that a hint must save to come before a bottleneck."""
 _OVERLAPPED = 0.25
 """Share of a place's part of the path that it must save, if it took no time, to bound the run."""
 _IN_A_HALF = 0.015
@@ -415,7 +417,7 @@ def bottleneck(record: Record, unknown: Unknown, findings: Sequence[Finding]) ->
 
     It accuses nobody: the ranks of the group are alike, or there is only one.
     """
-    if unknown or any(finding.cause not in ("once", "leak") for finding in findings):
+    if unknown or any(map(_matters, findings)):
         return None
     suspects = list(_bottlenecks(record, findings))
     found = next(_worth_it(record, _LAST, suspects, unknown), None)
@@ -436,6 +438,12 @@ def bottleneck(record: Record, unknown: Unknown, findings: Sequence[Finding]) ->
         return found
     even = record.saves(groups_mean(record, suspects[0]))
     return attrs.evolve(found, facts=attrs.evolve(found.facts, even=even))
+
+
+def _matters(finding: Finding) -> bool:
+    """Whether a finding is worth more than a word beside what takes most of the run."""
+    is_weak = finding.grade == "hint" and _worth(finding) < _WEAK
+    return finding.cause not in ("once", "leak") and not is_weak
 
 
 def overlapped(record: Record, unknown: Unknown) -> Finding | None:

@@ -258,7 +258,7 @@ def helps(answer: Explanation) -> str:
         where = _where_at_end(answer.last_places)
         return f"see why it may have hung{': ' if where else ''}{where}"
     causes = [finding for finding in answer.findings if finding.cause not in ("once", "leak")]
-    for finding in causes:
+    for finding in causes if answer.bottleneck is None else ():
         if finding.saves is not None and finding.saves >= _LEAST_SAVED:
             least = max(_LEAST_LEAD, 2 * finding.saves)
             if finding.grade == "hint":
@@ -280,7 +280,7 @@ def helps(answer: Explanation) -> str:
         about_it = (c for c in causes if answer.confidence.worker in c.workers)
         action = next((_action(answer, c) for c in about_it if c.saves is None), "")
         return action or remedy(answer) or _reason(answer)
-    for finding in causes:
+    for finding in causes if answer.bottleneck is None else ():
         if finding.saves is None:
             return _action(answer, finding)
     nobody = (
@@ -290,8 +290,13 @@ def helps(answer: Explanation) -> str:
     )
     waited = busy(answer.processes)
     if waited >= _LEAST_LACK:
-        advice = "more processors or fewer processes"
-        return f"{nobody}; {advice}: they waited {percentage(waited)} of the time for a processor"
+        took = f"they waited {percentage(waited)} of the time for a processor"
+        clauses = [nobody, f"more processors or fewer processes: {took}"]
+        hottest = _line_of_bottleneck(answer)
+        if hottest is not None and hottest.waits <= MOSTLY_WAITS and answer.bottleneck is not None:
+            takes = percentage(hottest.share * answer.bottleneck.share)
+            clauses.append(f"{hottest.name} at {stacks.where(hottest)} takes {takes} of a step")
+        return "; ".join(clauses)
     handovers = [share for share in answer.shares if share.kind == "handover"]
     work = [share for share in answer.shares if share.kind == "work"] or answer.shares
     largest = _largest_place([share for share in work if share.scope not in SUSPENDED])
