@@ -300,10 +300,10 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     "program", [VECTORISED, GYMNASIUM], ids=["the job's own, never closed", "gymnasium's"]
 )
-def test_the_slow_one_of_vectorised_environments_is_a_hint_with_its_line(
+def test_the_slow_one_of_vectorised_environments_is_named_with_its_line(
     program: str, tmp_path: Path
 ) -> None:
-    """Nothing records pipes, but the stacks tell who works and who waits; it saves two thirds."""
+    """Whoever receives from a pipe waits for the process that sends; it saves two thirds."""
     if program == GYMNASIUM and importlib.util.find_spec("gymnasium") is None:
         pytest.skip("gymnasium is not installed")
     (tmp_path / "train.py").write_text(program)
@@ -313,7 +313,7 @@ def test_the_slow_one_of_vectorised_environments_is_a_hint_with_its_line(
     answer = explained(tmp_path)
     assert [] == answer["steps"]["incomplete"]  # its children are killed at its end
     cause = answer["findings"][0]
-    assert ("environment-2", "hint") == (cause["worker"], cause["grade"])
+    assert ("environment-2", "named") == (cause["worker"], cause["grade"])
     assert "render" in cause["line"]["name"]
     assert 0.4 < cause["saves"] < 0.8
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable
@@ -74,6 +75,15 @@ def in_a_loop_that_trains() -> None:
             break
 
 
+def in_a_loop_that_answers() -> None:
+    """As a server's, for whoever sends it something."""
+    far, near = multiprocessing.Pipe()
+    for message in (True, True, False):
+        far.send(message)
+    while near.recv():
+        time.sleep(LONG)
+
+
 def barrier() -> None:
     """As `torch.distributed.barrier`."""
 
@@ -110,6 +120,7 @@ def for_a_lock() -> None:
         (a_few_times_in_each_round, False),
         (a_few_times_at_most, False),
         (in_a_loop_that_trains, True),
+        (in_a_loop_that_answers, True),
         (until_it_raises, False),
         (in_a_library, False),
         (for_a_lock, False),

@@ -105,11 +105,11 @@ def of_ledgers(
     run.launched = bool(about and about.beginning and about.beginning["driver"] is None)
     run.step_at = str(about.config.get("step_at") or "") if about else ""
     run.state = about.state if about else "ended"
-    open_ledgers = [ledger for ledger in ledgers if not ledger.ended]
+    not_ended = [process for process in run.processes if not process.ledger.ended]
     if (
         run.state != "running"
-        and len(open_ledgers) < len(ledgers)
-        and all(map(_only_sampled, open_ledgers))
+        and len(not_ended) < len(run.processes)
+        and all(_serves(run, process) for process in not_ended)
     ):
         run.state = "ended"  # nobody writes a manifest for ranks without a driver
     if run.state == "ended" and any(ledger.interrupted for ledger in ledgers):
@@ -146,13 +146,12 @@ def of_ledgers(
     return run
 
 
-def _only_sampled(ledger: Ledger) -> bool:
-    """Whether a process has no scope, step or event: its parent may kill it at its end.
+def _serves(run: Run, process: Process) -> bool:
+    """Whether a process only works for the one that has started it, which may kill it at its end.
 
-    Such are the environments of a vectorised one. A rank has events, such as its process group.
+    Such are the environments of a vectorised one. Ranks mark steps.
     """
-    has_any = len(ledger.spans) or len(ledger.folds) or len(ledger.open) or ledger.events
-    return not (has_any or ledger.steps())
+    return process.number in run.started and not process.ledger.steps()
 
 
 def _silent(run: Run, over: bool) -> list[EarlyEnd]:
@@ -174,8 +173,8 @@ def _silent(run: Run, over: bool) -> list[EarlyEnd]:
     for process in run.processes:
         ledger = process.ledger
         silent = steps[-1].start - ledger.last - ledger.offset
-        is_open = not ledger.ended and not _only_sampled(ledger)
-        if process.role == "worker" and is_open and silent > patience:
+        least = max(patience, _SILENT) if _serves(run, process) else patience
+        if process.role == "worker" and not ledger.ended and silent > least:
             driver = ledger if run.driver is None else run.processes[run.driver].ledger
             ends.append(
                 {

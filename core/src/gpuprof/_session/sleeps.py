@@ -2,7 +2,8 @@
 
 By its processor time alone, such a thread may as well wait for another process. A loop that sleeps
 until something has happened does wait, so it does not count: any ``while`` loop around the call,
-and a ``for`` loop that may be left before its end. But a loop that also trains is no such loop.
+and a ``for`` loop that may be left before its end. But a loop that also trains, or answers
+messages, is no such loop.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import threading
 from types import CodeType
 
 _LEAVES = ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS")
-_TRAINS = frozenset(("step", "backward", "zero_grad", "all_reduce", "all_gather", "barrier"))
-"""Names of functions, one of which a loop calls that trains, or that plays in an environment."""
+_WORKS = frozenset((
+    "step", "backward", "zero_grad", "all_reduce", "all_gather", "barrier", "send", "recv",
+))  # fmt: skip
+"""Names of functions, one of which a loop calls that trains, plays, or answers messages."""
 _ASLEEP = "nanosleep"
 """In the name of the kernel's function in which a thread sleeps for a given time."""
 _NEAR = 12
@@ -68,7 +71,7 @@ class Sleeps:
 def is_own_sleep(code: CodeType, offset: int) -> bool:
     r"""Whether a call is one of `time.sleep`, in no loop that may end with any round.
 
-    Loops that train may.
+    Loops that work may.
 
     Args:
         offset: that of the call's instruction.
@@ -100,7 +103,7 @@ def is_own_sleep(code: CodeType, offset: int) -> bool:
     for begin, end in loops.items():
         if begin <= offset <= end:
             inside = [each for each in instructions if begin <= each.offset <= end]
-            if any(each.argval in _TRAINS for each in inside if isinstance(each.argval, str)):
+            if any(each.argval in _WORKS for each in inside if isinstance(each.argval, str)):
                 continue
             if not inside or inside[0].opname != "FOR_ITER":  # a ``while`` loop
                 return False
