@@ -89,6 +89,33 @@ def test_what_bounds_equal_ranks_accuses_none_of_them(tmp_path: Path) -> None:
     assert "1. Env (2 workers) bound the run in sample: 80 ms a step" in text(found)
 
 
+def test_calls_that_a_pool_gets_in_a_bad_order_are_dealt_by_their_length(tmp_path: Path) -> None:
+    """The longest comes last, after three others in its rank: 70 ms, where 50 are enough."""
+    driver = SimulatedLedger("Runner", "driver")
+    ranks = [SimulatedLedger(f"Scorer-{rank}") for rank in range(3)]
+    random = np.random.default_rng(2)
+    for step, begin in driver.begin_steps(40):
+        ends, keys, now = [begin + MS] * 3, [""] * 3, begin
+        lengths = [*(int(length * MS) for length in random.uniform(9, 11, 11)), 40 * MS]
+        for number, length in enumerate(lengths):
+            rank = int(np.argmin(ends))
+            if keys[rank]:
+                driver.span("ray.wait", now + 1, ends[rank] + 10, waits_for="*", waits=[keys[rank]])
+                now = ends[rank] + 10
+            keys[rank] = f"{step}.{number}"
+            driver.sent(now + 2, now + 4, keys[rank])
+            start = max(ends[rank], now) + 1000
+            ends[rank] = start + length
+            ranks[rank].span("score", start, ends[rank], releases=[keys[rank]])
+        for end, key in sorted(zip(ends, keys, strict=True)):
+            driver.span("ray.wait", now + 5, end + 10, waits_for="*", waits=[key])
+            now = end + 10
+    found = explain(reading.read(write_run(tmp_path / "run", [driver, *ranks])))
+    (finding,) = found.findings
+    assert ("imbalance", "score") == (finding.cause, finding.scope)
+    assert pytest.approx((70 - 51) / 100, abs=0.03) == finding.saves
+
+
 @pytest.mark.parametrize(("slower", "is_weak"), [(4, True), (12, False)])
 def test_a_weak_hint_comes_after_what_takes_most_of_the_run(
     slower: int, is_weak: bool, tmp_path: Path

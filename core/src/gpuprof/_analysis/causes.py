@@ -10,6 +10,7 @@ each save too little may be tried together. The grade says how sure the finding 
 from __future__ import annotations
 
 import functools
+import heapq
 import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from gpuprof._analysis import arrivals, comparable, stragglers
 from gpuprof._analysis.loop import BETWEEN_STEPS, EXPLAINED, NAMES, Loop
 from gpuprof._analysis.occasions import Occasion, Occasions
 from gpuprof._analysis.path import CALLS, Call, Clocks, Factors, Kind
-from gpuprof._analysis.run import OUTSIDE, Floats, Process, Run, of_ranks, waited
+from gpuprof._analysis.run import OUTSIDE, Floats, Process, Run, of_ranks, rows_of, waited
 from gpuprof._analysis.samples import TRAINED
 from gpuprof._analysis.scopes import sizes
 from gpuprof._analysis.stays import OfSamples, Stays
@@ -93,6 +94,8 @@ _BOTTLENECK = 0.4
 """Share of the run that the work of a group at one place must save to be what bounds the run."""
 _WEAK = 0.1
 """Share of the run that a hint must save to come before a bottleneck."""
+_BETWEEN = 0.1
+"""Time between the calls that ranks get, relative to these, up to which they do nothing else."""
 _OVERLAPPED = 0.25
 """Share of a place's part of the path that it must save, if it took no time, to bound the run."""
 _IN_A_HALF = 0.015
@@ -1063,7 +1066,54 @@ def by_turns(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
                     scope=record.name(place),
                     facts=Facts(processes=times.shape[1], turns=turns),
                 )
-                yield Suspect(finding=finding, activities=activities)
+                saves = _longest_first(record, group, place)
+                yield Suspect(finding=finding, activities=activities, saves=saves)
+
+
+def _longest_first(record: Record, group: str, place: int) -> float | None:
+    """The share of the run that is saved if ranks that get several calls share them by length.
+
+    Whoever is free takes the next call, so with other times each rank would get others than in a
+    replay. Dealt out with the longest first, the calls of a step take at most a third longer than
+    they must (Graham, 1969: bounds on multiprocessing timing anomalies).
+
+    Returns:
+        ``None`` if the ranks get about one call each, or do something else between them.
+    """
+    run = record.run
+    ranks = list(comparable.members(run, group).values())
+    if run.edges.keys() & {process.number for rank in ranks for process in rank}:
+        return None  # each makes the calls of its program
+    begins = np.array([run.steps[position].start for position in record.usual])
+    lengths: dict[int, list[int]] = {}
+    first, last = np.full(len(begins), np.inf), np.zeros(len(begins))
+    between = 0
+    for rank in ranks:
+        for process in rank:
+            places, starts, ends, _, counts = rows_of(process)
+            here = places == place
+            if here.any() and counts[here].max() > 1:  # folded: nothing tells how long each took
+                return None
+            starts, ends = np.sort(starts[here]), np.sort(ends[here])
+            steps = np.searchsorted(begins, starts, "right") - 1
+            in_a_row = np.diff(steps) == 0
+            between += int((starts[1:] - ends[:-1])[in_a_row].clip(0).sum())
+            for step, start, end in zip(
+                steps.tolist(), starts.tolist(), ends.tolist(), strict=True
+            ):
+                if step >= 0:
+                    lengths.setdefault(step, []).append(end - start)
+                    first[step], last[step] = min(first[step], start), max(last[step], end)
+    calls = sum(map(len, lengths.values()))
+    if calls < 2 * len(ranks) * len(begins) or between > _BETWEEN * sum(map(sum, lengths.values())):
+        return None
+    saved = 0.0
+    for step, of_step in lengths.items():
+        dealt = [0] * len(ranks)
+        for length in sorted(of_step, reverse=True):
+            heapq.heapreplace(dealt, dealt[0] + length)
+        saved += max(0.0, float(last[step] - first[step]) - max(dealt))
+    return saved / record.loop
 
 
 def _of_group(record: Record, group: str, places: Sequence[int]) -> list[Activity]:
