@@ -197,7 +197,7 @@ class Config:
     instruments: Instruments | None = option(
         "Libraries whose work and waits are recorded without a mark in the job's code, at some "
         "microseconds a call: ray, torch, queue. Needs the ledger. null: all under gpuprof run, "
-        "none elsewhere.",
+        "none elsewhere or with --integrate on Ray.",
         default=None,
     )
     step_at: str | None = option(
