@@ -1,8 +1,8 @@
 """Which of a process's children holds it up, told by their sampled stacks: a row for the causes.
 
-Children such as the environments of a vectorised one have no scopes, and talk to their parent over
-pipes, which nothing records. But their stacks tell when they work and when they wait for a command,
-and those of the parent that it waits for them.
+Children may talk to their parent over what nothing records, as shared memory or a socket. But their
+stacks tell when they work and when they wait for a command, and those of the parent that it waits
+for them.
 """
 
 from __future__ import annotations

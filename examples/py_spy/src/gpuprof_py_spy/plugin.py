@@ -198,8 +198,11 @@ def _allow(tracer: int) -> None:
 
 def _remedy() -> str:
     with suppress(OSError):
-        if (scope := YAMA.read_text().strip()) in ("2", "3"):
-            return f"{YAMA} is {scope}: sudo sysctl kernel.yama.ptrace_scope=1"
+        scope = YAMA.read_text().strip()
+        if scope == "2":
+            return f"{YAMA} is 2: sudo sysctl kernel.yama.ptrace_scope=1"
+        if scope == "3":  # the kernel does not let anybody lower it
+            return f"{YAMA} is 3: set kernel.yama.ptrace_scope=1 for the next boot, and reboot"
     return "in a container, add the capability SYS_PTRACE"
 
 
