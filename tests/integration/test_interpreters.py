@@ -18,6 +18,7 @@ from support.report_reader import labels
 pytestmark = pytest.mark.nsys
 
 
+@pytest.mark.exhaustive  # as in every other test on Ray
 def test_the_interpreter_is_the_drivers_by_default(ray: Any, tmp_path: Path) -> None:
     """Where Ray runs in the driver's virtual environment, the worker runs in the same one."""
     with Profiler(config(tmp_path, steps=[0])) as profiler:

@@ -298,7 +298,11 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(
-    "program", [VECTORISED, GYMNASIUM], ids=["the job's own, never closed", "gymnasium's"]
+    "program",
+    [
+        pytest.param(VECTORISED, id="the job's own, never closed"),
+        pytest.param(GYMNASIUM, id="gymnasium's", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_the_slow_one_of_vectorised_environments_is_named_with_its_line(
     program: str, tmp_path: Path
@@ -370,8 +374,10 @@ if __name__ == "__main__":
     ("program", "argument", "scope", "function"),
     [
         (LOADING, "fork", "DataLoader.next", "decode"),
-        (LOADING, "spawn", "DataLoader.next", "decode"),
-        (POOLED, "map", "pool.result", "score"),
+        pytest.param(
+            *(LOADING, "spawn", "DataLoader.next", "decode"), marks=pytest.mark.exhaustive
+        ),
+        pytest.param(*(POOLED, "map", "pool.result", "score"), marks=pytest.mark.exhaustive),
         (POOLED, "submit", "pool.result", "score"),
     ],
 )

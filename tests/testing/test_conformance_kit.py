@@ -83,6 +83,7 @@ def check(case: Any, name: str, directory: Path) -> None:
         method(**{each: given[each] for each in inspect.signature(method).parameters})
 
 
+@pytest.mark.exhaustive  # as those of nsys, rocprof-sys and torch do in tests of their own
 def test_a_good_backend_passes(install: Install, tmp_path: Path) -> None:
     """Every check of the kit, on the backend that the mutants are made of."""
     case = kit(install)
