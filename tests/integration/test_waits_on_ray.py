@@ -65,6 +65,7 @@ with Profiler(config) as profiler:
             assert [step, step] == ray.get(ready)
             assert 2_000_000 == len(ray.get(ray.put(bytes(2_000_000))))
             assert [{}] == ray.get(actors["Env"].observe.remote({}))
+            assert [bytes(200_000)] == ray.get(actors["Env"].observe.remote(bytes(200_000)))
             stream = actors["Env"].stream.options(num_returns="streaming").remote({})
             assert [[{}]] == [ray.get(item) for item in stream]
 assert ray.get is not get, "still marked"
@@ -102,13 +103,15 @@ def by_name(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ledger]:
     return {ledger.header["group"]: ledger for ledger in found}
 
 
-@pytest.mark.parametrize("method", ["Env.observe", "Env.stream"])
-def test_the_pickling_of_a_result_ends_its_call(method: str, by_name: dict[str, Ledger]) -> None:
+@pytest.mark.parametrize(("method", "times"), [("Env.observe", 6), ("Env.stream", 3)])
+def test_the_pickling_of_a_result_ends_its_call(
+    method: str, times: int, by_name: dict[str, Ledger]
+) -> None:
     """Whoever waits for the result of a method, or for an item, waits for that scope, too."""
     env = by_name["Env"]
     pickled, called = keys(env, RELEASES, "ray.serialize"), keys(env, RELEASES, method)
     waits = {*keys(by_name["Runner"], WAITS, "ray.get")}
-    assert 3 == len(waits.intersection(called).intersection(pickled))
+    assert times == len(waits.intersection(called).intersection(pickled))
 
 
 def test_the_pickling_of_arguments_is_a_scope(by_name: dict[str, Ledger]) -> None:
@@ -117,6 +120,13 @@ def test_the_pickling_of_arguments_is_a_scope(by_name: dict[str, Ledger]) -> Non
     names = [driver.places[place].key for place in driver.spans["place"].tolist()]
     assert 6 == names[names.index("ray.get") :].count("ray.serialize")
     assert [] == keys(driver, RELEASES, "ray.serialize")
+
+
+def test_a_large_argument_is_put_into_the_store(by_name: dict[str, Ledger]) -> None:
+    """Ray does so for each call, as the job itself does three times."""
+    driver = by_name["Runner"]
+    names = [driver.places[place].key for place in driver.spans["place"].tolist()]
+    assert 6 == names.count("ray.put")
 
 
 def test_each_get_finds_the_call_that_it_waits_for(by_name: dict[str, Ledger]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from gpuprof._session import instruments
 from gpuprof._session.instruments import ray_calls
@@ -38,6 +41,24 @@ def test_other_keys_are_hashed() -> None:
     """All of a key counts, also where the first bytes are the same."""
     keys = (START, DRIVER, CALL, "a call", "a call's result")
     assert len(keys) == len({key_of(key) for key in keys})
+
+
+@pytest.mark.parametrize(
+    ("argument", "is_large"),
+    [
+        (bytes(200_000), True),
+        (np.zeros(20_000), True),
+        ({"layer": np.zeros(9_000), "other": np.zeros(9_000)}, True),
+        ([np.zeros(9_000)] * 2, True),
+        ([], False),
+        ([1] * 1_000_000, False),  # to look at all of them would take long
+        ("short", False),
+        (None, False),
+    ],
+)
+def test_an_argument_that_ray_puts_into_its_store_is_large(argument: Any, is_large: bool) -> None:
+    """As far as its size is known without a look at many parts."""
+    assert is_large == ray_calls._is_large(argument)
 
 
 def test_a_function_that_uses_what_is_replaced_can_be_sent() -> None:

@@ -1878,7 +1878,7 @@ CAUSES: Sequence[Cause] = (
     Cause(another_part, groups_mean, 0.02, "hint", blind=True),
     Cause(another_part_or_slow, peers_median, _LARGE, "hint"),
     Cause(on_path("driver", _is_driver), between_steps_only, 0.1, "lasting"),
-    Cause(driver_in_scopes, between_steps_only, 0.06, "lasting"),
+    Cause(driver_in_scopes, between_steps_only, _LARGE, "lasting"),
     Cause(on_path("data", _is_data), but_for_a_processor, 0.05, "lasting"),
     Cause(on_path("data", _loads_itself), nothing, 0.1, "hint"),
     Cause(handed_over, but_for_a_processor, 0.1, "lasting"),

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -27,6 +28,14 @@ from gpuprof._session.ledger import KEY
 SERIALIZE = "ray.serialize"
 """The name of the scope around pickling: of a call's arguments, or of its result once it is over.
 """
+PUT = "ray.put"
+"""The name of the scope around putting something into Ray's store: also an argument of a call."""
+_LARGE = 100_000
+"""Bytes from which Ray puts an argument into its store: less travels with the call."""
+_MOST_PARTS = 16
+"""Elements of an argument whose sizes are added up."""
+_ARRAYS = ("numpy", "torch")
+"""Packages whose arrays know their bytes."""
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 """The types of values that take hardly any time to pickle."""
 _TASK = 24
@@ -148,7 +157,7 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
                     instrument.note_size(about["object_size"])
             return ref
 
-        return instrument.marked(put, lambda *_, **__: Call("ray.put"))
+        return instrument.marked(put, lambda *_, **__: Call(PUT))
 
     ended = _Ended()
 
@@ -183,9 +192,23 @@ def _install(instrument: Instrument, ray: ModuleType) -> None:
         return get_execution_info
 
     def sending(function: Callable[..., Any]) -> Callable[..., Any]:
-        """Note each call that is sent, and the calls whose results are its arguments."""
+        """Note each call that is sent, and the calls whose results are its arguments.
+
+        Ray copies a large argument into its store for each call, as `ray.put` does.
+        """
         followed = follow(function, time.perf_counter_ns, note_sent, key_of_sent, add_sent)
-        return functools.wraps(function)(followed)
+
+        def put(*args: Any, **options: Any) -> Call | None:
+            arguments = _arguments(args[1:], options)
+            return Call(PUT) if any(map(_is_large, arguments)) else None
+
+        @functools.wraps(function)
+        def send(*args: Any, **options: Any) -> Any:
+            if instrument.on and (len(args) > 1 or options):
+                return instrument.call(put, followed, args, options)
+            return followed(*args, **options)
+
+        return send
 
     add_sent = instrument.note_sent
 
@@ -299,6 +322,22 @@ def _arguments(args: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
         elif argument and isinstance(argument, dict):
             arguments += argument.values()
     return arguments
+
+
+def _is_large(argument: Any) -> bool:
+    """Whether Ray puts an argument into its store: an array, bytes, or a few of these."""
+    if isinstance(argument, dict):
+        parts: Any = argument.values()
+    else:
+        parts = argument if isinstance(argument, (list, tuple)) else (argument,)
+    return sum(map(_bytes_of, islice(parts, _MOST_PARTS))) > _LARGE
+
+
+def _bytes_of(value: Any) -> int:
+    if isinstance(value, (bytes, bytearray, str)):
+        return len(value)
+    is_array = type(value).__module__.partition(".")[0] in _ARRAYS
+    return getattr(value, "nbytes", 0) if is_array else 0
 
 
 def _name(function: Callable[..., Any], actor: Any) -> str:
