@@ -1578,6 +1578,8 @@ def queued_for(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]
         numbers = [process.number for process in processes]
         if trainers.intersection(numbers):
             continue  # samples are to wait for them, in a buffer
+        if any(run.starts_others(process) for process in processes):
+            continue  # what it gets are the answers of processes that it has started for that
         of_group = [calls.get(number, []) for number in numbers]
         callers = [
             {request[0] for call in of_one for request in call.requests}.difference(numbers)

@@ -364,6 +364,10 @@ class Run:
         """The groups whose ranks another process of the run has started."""
         return frozenset().union(*map(_groups_started, self.processes))
 
+    def starts_others(self, process: Process) -> bool:
+        """Whether a process of the run has started others of it."""
+        return bool(_groups_started(process))
+
     @functools.cached_property
     def started(self) -> frozenset[int]:
         """The positions of the processes that another process of the run has started."""
