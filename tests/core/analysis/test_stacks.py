@@ -6,10 +6,12 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from gpuprof._analysis import reading
+from gpuprof._analysis import reading, stacks
 from gpuprof._analysis.explain import Explanation
 from gpuprof._analysis.stacks import Line
+from gpuprof._artifacts import stacks as artifacts
 from gpuprof._report.explain import as_dict, explain, helps, text
 from gpuprof._report.stacks import words
 from gpuprof._session.ledger import MARKS_STEPS
@@ -51,6 +53,24 @@ def write(directory: Path, slow: int | None, steps: int = 60, sampled_ms: int = 
                 start = begin + at * MS
                 samples.append((stack, 1, 1, 1, start - sampled_ms * MS, start))
         write_stacks(ledger.write(directory), samples)
+
+
+def test_wrappers_around_an_actors_methods_are_in_no_stack() -> None:
+    """Neither Ray's nor gpuprof's: they only call what the job wrote."""
+    functions = [artifacts.Function("", "", "")]
+    names = (
+        ("evaluate", "job"),
+        ("wrapper.<locals>._resume_span", "ray.util.tracing.tracing_helper"),
+        ("call", "gpuprof._session.instruments.instrument"),
+        ("normalise", "job"),
+    )
+    functions += [artifacts.Function(name, module, "/job.py") for name, module in names]
+    rows = np.zeros(5, artifacts.STACK)
+    for number in range(1, 5):
+        rows[number] = number - 1, number, number
+    read = artifacts.Stacks(functions, rows, np.zeros(0, artifacts.SAMPLE))
+    names_of_last = [function.function for function, _ in stacks.numbered(read)[-1]]
+    assert ["evaluate", "normalise"] == names_of_last
 
 
 def answer(directory: Path) -> Explanation:

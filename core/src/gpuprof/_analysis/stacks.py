@@ -64,7 +64,11 @@ _OTHERS = re.compile(
 """The beginnings of names of functions in which a process waits for another one."""
 _FORKED, _MAIN = "multiprocessing.process.BaseProcess._bootstrap", "MainThread"
 """The function in which a process of multiprocessing begins, and the name of its first thread."""
-_OWN = re.compile(r"gpuprof(_timing)?(\.|$)")
+_LEFT_OUT = re.compile(
+    r"gpuprof(_timing)?(\.|$)|ray\.util\.tracing\.|torch\.distributed\.c10d_logger$"
+    r"|torch\.utils\._contextlib$"
+)
+"""Modules whose functions only call what is meant, as those around each method of an actor."""
 _LEAST_SAMPLES = 20
 """Samples that a place needs before a share of it is printed."""
 _DEVIATIONS = 3.0
@@ -791,14 +795,14 @@ def _leads_to(elsewhere: Mapping[Stack, float], path: Sequence[Function], line: 
 
 
 def numbered(read: artifacts.Stacks) -> list[Stack]:
-    """The stacks of a process by number, without gpuprof's own functions.
+    """The stacks of a process by number, without functions of `_LEFT_OUT`.
 
     Those of a fork begin with its first own function; before, there are those of its parent.
     """
     stacks: list[Stack] = [()]
     for caller, number, line in read.stacks[1:].tolist():
         function = read.functions[number]
-        if _OWN.match(function.module):
+        if _LEFT_OUT.match(function.module):
             stacks.append(stacks[caller])
         elif function.full_name == _FORKED:
             stacks.append(((function, line),))
