@@ -2666,3 +2666,20 @@ def test_a_driver_that_works_a_little_in_a_scope_is_named_beside_few_workers(
         driver.step(step, begin, begin + 108 * MS)
     found = explain(reading.read(write_run(tmp_path / "run", [driver, *workers])))
     assert cause == [finding.cause for finding in found.findings]
+
+
+def test_a_driver_that_copies_large_arguments_is_told_to_do_so_once(tmp_path: Path) -> None:
+    """Ray puts them into its store for each call."""
+    driver, worker = SimulatedLedger("Runner", "driver"), SimulatedLedger("A-0")
+    for step in range(30):
+        begin = step * 100 * MS
+        driver.span("ray.put", begin, begin + 30 * MS)
+        driver.sent(begin, begin + 30 * MS, f"{step}")
+        worker.span("act", begin + 30 * MS, begin + 99 * MS, releases=[f"{step}"])
+        driver.span("ray.get", begin + 31 * MS, begin + 99 * MS, waits=[f"{step}"], waits_for="*")
+        driver.step(step, begin, begin + 100 * MS)
+    (finding,) = explain(reading.read(write_run(tmp_path, [driver, worker]))).findings
+    assert ("driver", "ray.put") == (finding.cause, finding.scope)
+    assert words(finding).action.startswith(
+        "Put a large argument of several calls into Ray's store"
+    )

@@ -19,6 +19,7 @@ from gpuprof._artifacts.early_ends import listed
 from gpuprof._artifacts.receipt import size_text
 from gpuprof._report.stacks import where
 from gpuprof._report.words import all_of, duration, ordinal, percentage
+from gpuprof._session.instruments.ray_calls import PUT
 from gpuprof._session.instruments.threads import POOL_RESULT
 from gpuprof._session.stacks import LIBRARY
 
@@ -468,13 +469,18 @@ def _long(seconds: float) -> str:
 
 
 def _driver(finding: Finding) -> Words:
-    which = ""
+    action = "Move it into a worker, or start the next calls before it."
     if finding.scope == BETWEEN_CALLS:
-        which = ' gpuprof.timer("…") around a part of its code shows what that part takes.'
+        action += ' gpuprof.timer("…") around a part of its code shows what that part takes.'
+    elif finding.scope == PUT:
+        action = (
+            "Put a large argument of several calls into Ray's store once, with ray.put, and send "
+            "the reference: else each call copies it. Or send less."
+        )
     return Words(
         f"The driver works {duration(finding.seconds)} a step by itself, the largest part "
         f"{_where(finding)}, while the workers wait for it.",
-        f"Move it into a worker, or start the next calls before it.{which}",
+        action,
     )
 
 
