@@ -73,6 +73,12 @@ def test_the_actor_behind_a_queue_keeps_nobody_waiting() -> None:
     ]
 
 
+def test_a_call_that_waits_for_itself_waits_for_no_queue() -> None:
+    """The answers of a process may be anything."""
+    itself = process("A-0", gets("01"), runs("01"))
+    assert ["deadlock: A-0 (work at train.py:7) waits for A-0"] == said(itself)
+
+
 def test_three_in_a_circle_are_a_deadlock() -> None:
     """In the order in which they wait."""
     found = said(

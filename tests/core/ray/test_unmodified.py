@@ -37,7 +37,7 @@ def test_a_step_that_cannot_be_marked_is_the_librarys(
 
     module: Any = SimpleNamespace(Algorithm=Algorithm)
     _unmodified._rllib_steps(module)
-    monkeypatch.setattr(public, "step", fail)
+    monkeypatch.setattr(public, "forget_library_steps", fail)
     assert Algorithm().step() == 3
     assert said == ["RLlib: a step: ZeroDivisionError: planted"]
 

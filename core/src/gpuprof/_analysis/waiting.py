@@ -305,9 +305,11 @@ def _queued(edges: dict[int, set[int]], stacks: Sequence[Doing]) -> Iterator[Que
     waiters: dict[tuple[str, bool], list[int]] = {}
     queues: dict[str, Process] = {}
     for number, targets in edges.items():
+        if len(targets) != 1:  # several, or a call that waits for itself
+            continue
         stack = stacks[min(targets)]
         names = [what["name"] for what in stack.waits if "runs" in what]
-        if len(targets) == 1 and names and names[0] in _QUEUES:
+        if names and names[0] in _QUEUES:
             queues[stack.process.file] = stack.process
             waiters.setdefault((stack.process.file, _QUEUES[names[0]]), []).append(number)
     for (file, for_room), numbers in waiters.items():
