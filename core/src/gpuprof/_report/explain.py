@@ -81,7 +81,7 @@ sentence."""
 _LEAST_SAVED = 0.01
 """Share of a run above which a saving gets a sentence."""
 _BUSY = "The machine was busy: processes waited {} of the time for a processor"
-_LAUNCHER = "torchrun: a profiler can be put only in front of ranks that a launcher starts"
+_LAUNCHER = "no profiler: gpuprof puts one only in front of ranks that a launcher starts"
 _CUT_SHORT = ", or cut short by a worker's end"
 _WHOM = {ANYBODY: "", BARRIER: ", for the others", DATA: ", for data"}
 _KINDS = {
