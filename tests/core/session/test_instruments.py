@@ -1041,6 +1041,26 @@ def test_who_receives_from_a_pipe_waits_for_its_sender(asks: str, recording: Rec
     )
 
 
+def test_a_message_to_a_program_of_its_own_has_no_key(recording: Recording) -> None:
+    """Whoever connects to a socket may lack gpuprof, and could not unpickle it."""
+    recording.begin("queue")
+    with multiprocessing.connection.Listener(("127.0.0.1", 0)) as listener:
+        received: list[bytes] = []
+        address = listener.address
+
+        def connect() -> None:
+            with multiprocessing.connection.Client(address) as client:
+                received.append(client.recv_bytes())
+
+        thread = threading.Thread(target=connect)
+        thread.start()
+        with listener.accept() as server:
+            server.send({"batch": 7})
+            thread.join()
+    assert b"gpuprof" not in received[0]
+    assert [] == pairs(recording.spans())["pipe.send None"]
+
+
 def test_two_senders_of_a_pipe_share_no_key(recording: Recording) -> None:
     """A fork has a copy of its parent's end."""
     recording.begin("queue")

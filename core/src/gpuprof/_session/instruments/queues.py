@@ -8,6 +8,8 @@ from __future__ import annotations
 import collections
 import functools
 import os
+import socket
+import stat
 import threading
 from collections.abc import Callable
 from types import ModuleType
@@ -183,11 +185,34 @@ def _install_processes(instrument: Instrument, queues: ModuleType) -> None:
 
 
 class _Messages:
-    """Counts the messages that this process has sent through its end of a pipe."""
+    """Counts the messages that this process has sent through its end of a pipe.
 
-    def __init__(self) -> None:
+    Args:
+        has_keys: whether the other end is a relative's of this process, which can import gpuprof.
+    """
+
+    def __init__(self, has_keys: bool) -> None:
         self.name, self.pid = os.urandom(8).hex(), os.getpid()
+        self.has_keys = has_keys
         self.sent = 0
+
+
+def _is_pair(number: int) -> bool:
+    """Whether a file is a pipe, or one of a pair of sockets: only by kinship one gets its end.
+
+    Any program may connect to a socket with a name.
+    """
+    mode = os.fstat(number).st_mode
+    if not stat.S_ISSOCK(mode):
+        return stat.S_ISFIFO(mode)
+    end = socket.socket(fileno=number)
+    try:
+        names = (end.getsockname(), end.getpeername())
+        return end.family == socket.AF_UNIX and not any(names)
+    except OSError:  # the other end is closed
+        return False
+    finally:
+        end.detach()
 
 
 def _install_pipes(instrument: Instrument, connection: ModuleType) -> None:
@@ -196,7 +221,9 @@ def _install_pipes(instrument: Instrument, connection: ModuleType) -> None:
             return None
         messages = pipe.__dict__.get(_STATE)
         if messages is None or messages.pid != os.getpid():  # a fork has a copy
-            messages = pipe.__dict__[_STATE] = _Messages()
+            messages = pipe.__dict__[_STATE] = _Messages(_is_pair(pipe.fileno()))
+        if not messages.has_keys:
+            return Call("pipe.send")
         key = f"pipe:{messages.name}:{messages.sent}"
         messages.sent += 1
         return Call("pipe.send", None, key, (pipe, _Sent(key, args[0]), *args[1:]))
