@@ -43,6 +43,22 @@ def test_other_keys_are_hashed() -> None:
     assert len(keys) == len({key_of(key) for key in keys})
 
 
+class NoModule:
+    """As a class that somebody has made by hand."""
+
+    __module__ = None  # type: ignore[assignment]
+
+
+class Sparse(np.ndarray):
+    """As a sparse tensor of torch."""
+
+    __module__ = "torch"
+
+    @property
+    def nbytes(self) -> int:  # type: ignore[override]
+        raise RuntimeError("nbytes is not defined for sparse tensors")
+
+
 @pytest.mark.parametrize(
     ("argument", "is_large"),
     [
@@ -54,6 +70,9 @@ def test_other_keys_are_hashed() -> None:
         ([1] * 1_000_000, False),  # to look at all of them would take long
         ("short", False),
         (None, False),
+        (NoModule(), False),
+        (Sparse(200_000), False),
+        (np.float64, False),
     ],
 )
 def test_an_argument_that_ray_puts_into_its_store_is_large(argument: Any, is_large: bool) -> None:

@@ -239,8 +239,11 @@ def _install_pipes(instrument: Instrument, connection: ModuleType) -> None:
 
     def following(pipe: Any) -> str | None:
         """The key of the message that comes after the last one."""
-        name, _, number = (getattr(pipe, _LAST, None) or "").rpartition(":")
-        return f"{name}:{int(number) + 1}" if name else None
+        last = getattr(pipe, _LAST, None)
+        if not isinstance(last, str) or not last.startswith("pipe:"):
+            return None
+        name, _, number = last.rpartition(":")
+        return f"{name}:{int(number) + 1}"
 
     def poll(pipe: Any, timeout: float | None = 0.0) -> Call | None:
         if timeout == 0:

@@ -336,8 +336,12 @@ def _is_large(argument: Any) -> bool:
 def _bytes_of(value: Any) -> int:
     if isinstance(value, (bytes, bytearray, str)):
         return len(value)
-    is_array = type(value).__module__.partition(".")[0] in _ARRAYS
-    return getattr(value, "nbytes", 0) if is_array else 0
+    if str(type(value).__module__).partition(".")[0] not in _ARRAYS:
+        return 0
+    try:
+        return int(value.nbytes)
+    except Exception:  # a scalar type has none, and a sparse tensor raises
+        return 0
 
 
 def _name(function: Callable[..., Any], actor: Any) -> str:
