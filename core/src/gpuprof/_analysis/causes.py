@@ -1087,17 +1087,19 @@ def _longest_first(record: Record, group: str, place: int) -> float | None:
     begins = np.array([run.steps[position].start for position in record.usual])
     lengths: dict[int, list[int]] = {}
     first, last = np.full(len(begins), np.inf), np.zeros(len(begins))
-    between = 0
+    idle = 0
     for rank in ranks:
         for process in rank:
             places, starts, ends, _, counts = rows_of(process)
-            here = places == place
-            if here.any() and counts[here].max() > 1:  # folded: nothing tells how long each took
+            at_place = places == place
+            if (
+                at_place.any() and counts[at_place].max() > 1
+            ):  # folded: nothing tells how long each took
                 return None
-            starts, ends = np.sort(starts[here]), np.sort(ends[here])
+            starts, ends = np.sort(starts[at_place]), np.sort(ends[at_place])
             steps = np.searchsorted(begins, starts, "right") - 1
             in_a_row = np.diff(steps) == 0
-            between += int((starts[1:] - ends[:-1])[in_a_row].clip(0).sum())
+            idle += int((starts[1:] - ends[:-1])[in_a_row].clip(0).sum())
             for step, start, end in zip(
                 steps.tolist(), starts.tolist(), ends.tolist(), strict=True
             ):
@@ -1105,14 +1107,14 @@ def _longest_first(record: Record, group: str, place: int) -> float | None:
                     lengths.setdefault(step, []).append(end - start)
                     first[step], last[step] = min(first[step], start), max(last[step], end)
     calls = sum(map(len, lengths.values()))
-    if calls < 2 * len(ranks) * len(begins) or between > _BETWEEN * sum(map(sum, lengths.values())):
+    if calls < 2 * len(ranks) * len(begins) or idle > _BETWEEN * sum(map(sum, lengths.values())):
         return None
     saved = 0.0
     for step, of_step in lengths.items():
-        dealt = [0] * len(ranks)
+        totals = [0] * len(ranks)
         for length in sorted(of_step, reverse=True):
-            heapq.heapreplace(dealt, dealt[0] + length)
-        saved += max(0.0, float(last[step] - first[step]) - max(dealt))
+            heapq.heapreplace(totals, totals[0] + length)
+        saved += max(0.0, float(last[step] - first[step]) - max(totals))
     return saved / record.loop
 
 

@@ -517,7 +517,7 @@ def _own_steps(run: Run) -> None:
     steps: dict[tuple[int, int], dict[int, tuple[int, int, bool]]] = {}
     occurrences: dict[str, dict[int, int]] = {}
     in_order_of_start = sorted(run.processes, key=lambda p: p.ledger.first + p.ledger.offset)
-    for process, marked in _iterations(
+    for process, marked in _by_burst(
         run,
         {
             process: list(_edges(process.ledger, _steps_of(process)))
@@ -548,7 +548,7 @@ _Edges = tuple[int, int, int, bool]
 """Of a step: its number, its start and end, and whether it has ended."""
 
 
-def _iterations(
+def _by_burst(
     run: Run, marked: Mapping[Process, Sequence[_Edges]]
 ) -> Iterator[tuple[Process, Sequence[_Edges]]]:
     """The steps of each rank; if those of the optimizer come in bursts, a step for each burst."""

@@ -280,17 +280,17 @@ def mark_rounds(run: Run) -> str:
         return ""
     answering = _answering(run)
     group = min(senders, key=lambda group: (sizes[group], -len(senders[group][0].ledger.sent)))
-    found: dict[tuple[Method, ...], list[tuple[Process, list[int]]]] = {}
+    loops: dict[tuple[Method, ...], list[tuple[Process, list[int]]]] = {}
     for process in senders[group]:
         calls = sent_calls(run, process, answering)
         loop = rounds(calls)
         if loop is not None:
             starts = [calls[at].time - process.ledger.offset for at in loop.starts]
-            found.setdefault(loop.methods, []).append((process, starts))
-    methods = max(found, key=lambda methods: len(found[methods]), default=())
-    if not methods or len(found[methods]) < _USUAL * sizes[group]:
+            loops.setdefault(loop.methods, []).append((process, starts))
+    methods = max(loops, key=lambda methods: len(loops[methods]), default=())
+    if not methods or len(loops[methods]) < _USUAL * sizes[group]:
         return ""
-    for process, starts in found[methods]:
+    for process, starts in loops[methods]:
         _mark(process.ledger, pairwise(starts))
     return f"calls of {group}: {_names(methods)}"
 
@@ -448,8 +448,8 @@ def bursts(durations: Sequence[int]) -> list[int]:
     gaps = np.diff(positions)
     if len(gaps) < _LEAST_ROUNDS or gaps.min() < 2 or gaps.std() > _UNEVEN * gaps.mean():
         return []
-    found: list[int] = positions.tolist()
-    return found if times[positions].sum() >= _MOST_OF_IT * times.sum() else []
+    firsts: list[int] = positions.tolist()
+    return firsts if times[positions].sum() >= _MOST_OF_IT * times.sum() else []
 
 
 _Answering = Mapping[int, tuple[Process, str]]

@@ -290,8 +290,8 @@ def helps(answer: Explanation) -> str:
     )
     waited = busy(answer.processes)
     if waited >= _LEAST_LACK:
-        took = f"they waited {percentage(waited)} of the time for a processor"
-        clauses = [nobody, f"more processors or fewer processes: {took}"]
+        reason = f"they waited {percentage(waited)} of the time for a processor"
+        clauses = [nobody, f"more processors or fewer processes: {reason}"]
         hottest = _line_of_bottleneck(answer)
         if hottest is not None and hottest.waits <= MOSTLY_WAITS and answer.bottleneck is not None:
             takes = percentage(hottest.share * answer.bottleneck.share)
@@ -637,8 +637,8 @@ def _what_a_step_is(steps: Mapping[str, Any]) -> str:
         return f"A step is a round of {steps['round']}."
     if steps["in_a_burst"]:
         return (
-            f"A step is a burst of {steps['in_a_burst']} steps of the optimizer, with the time "
-            "before it."
+            f"A step is {steps['in_a_burst']} steps of the optimizer in a row, and the time before "
+            "them."
         )
     return "A step lasts from the end of one step of the optimizer to the end of the next."
 

@@ -198,7 +198,7 @@ class _Messages:
 
 
 def _is_pair(number: int) -> bool:
-    """Whether a file is a pipe, or one of a pair of sockets: only by kinship one gets its end.
+    """Whether a file is a pipe or one of a pair of sockets: a related process has its other end.
 
     Any program may connect to a socket with a name.
     """
