@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.cluster import one_node, one_trial_each
+from support.cluster import end_node, one_node, one_trial_each
 
 
 @pytest.fixture
@@ -22,4 +22,4 @@ def ray_ends(place: None) -> Iterator[None]:
     """Ray ends with the tests of this process."""
     yield
     if "ray" in sys.modules:
-        sys.modules["ray"].shutdown()
+        end_node()

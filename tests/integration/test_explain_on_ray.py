@@ -12,7 +12,7 @@ import pytest
 from gpuprof._analysis import reading
 from gpuprof._analysis.explain import Explanation
 from gpuprof._report.explain import explain, helps
-from support.cluster import make
+from support.cluster import address
 from support.waiting import DEADLINE
 
 _DRIVER = """
@@ -42,8 +42,7 @@ class Worker:
         time.sleep(0.03)
 
 
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=sys.argv[1],
-         _node_ip_address="127.0.0.1")
+ray.init(address=sys.argv[1], log_to_driver=False)
 config = {"backend": "none", "worker_groups": "all", "instruments": ["ray"],
           "output_dir": sys.argv[2], "print_trees": "none"}
 with Profiler(config) as profiler:
@@ -65,9 +64,8 @@ ray.shutdown()
 
 def explained(directory: Path, planted: dict[str, float]) -> tuple[Explanation, str]:
     """Run the job with causes that take so many seconds; the answer, and what the run printed."""
-    temporary = make()
     done = subprocess.run(
-        [sys.executable, "-c", _DRIVER, temporary, str(directory), json.dumps(planted)],
+        [sys.executable, "-c", _DRIVER, address(), str(directory), json.dumps(planted)],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},

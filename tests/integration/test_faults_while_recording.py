@@ -68,8 +68,7 @@ class Unranked(Plain): pass
 class UnrankedChild(Plain): pass
 class Unplanned(Plain): pass
 
-ray.init(num_cpus=2, _temp_dir=os.environ["RAY_DIRECTORY"], include_dashboard=False,
-         log_to_driver=False)
+ray.init(runtime_env={"env_vars": {key: os.environ[key] for key in ("PYTHONPATH", "FAULTS")}})
 actors = [
     ray.remote(num_cpus=0)(kind).remote() for kind in (Plain, Unnamed, Unranked, Unplanned, Parent)
 ]
@@ -85,16 +84,20 @@ print("over")
 PRINTED = "5 [1, 1, 1, 1, 1] 1\n" * 2 + "over\n"
 
 
+def logs() -> list[Path]:
+    """What workers have written to their standard error streams."""
+    return list(cluster.logs().glob("worker-*.err"))
+
+
 def with_faults(directory: Path, faults: str) -> list[str]:
     """Run the job; the lines that gpuprof has logged of the planted faults."""
-    ray = cluster.make()
+    before = set(logs())
     (directory / "sitecustomize.py").write_text(PLANTED)
     (directory / "job.py").write_text(JOB)
-    variables = {"PYTHONPATH": str(directory), "RAY_DIRECTORY": ray, "FAULTS": faults}
+    variables = {"PYTHONPATH": str(directory), "RAY_ADDRESS": cluster.address(), "FAULTS": faults}
     done = run(directory, [*GPUPROF, "--", sys.executable, "job.py"], **variables)
     assert (0, PRINTED) == (done.returncode, done.stdout), done.stderr
-    logs = Path(ray).glob("session_2*/logs/worker-*.err")
-    texts = [done.stderr, *(log.read_text() for log in logs)]
+    texts = [done.stderr, *(log.read_text() for log in logs() if log not in before)]
     lines = [line for text in texts for line in text.splitlines()]
     return [line.partition("] ")[2] or line for line in lines if "ZeroDivisionError" in line]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from gpuprof._analysis import reading
-from support.cluster import make
+from support.cluster import address
 from support.waiting import DEADLINE
 
 _DRIVER = """
@@ -41,8 +41,7 @@ class Controller:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, _temp_dir=sys.argv[1],
-         _node_ip_address="127.0.0.1")
+ray.init(address=sys.argv[1], log_to_driver=False)
 for crashes in (False, True):
     with Starter({**SETTINGS, "output_dir": sys.argv[2 + crashes]}) as profiler:
         options = profiler.worker_options(group="Controller", rank=0)
@@ -61,7 +60,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, dict[str
     places = [tmp_path_factory.mktemp(name) for name in ("ended", "killed")]
     with (places[0] / "log").open("w") as log:
         subprocess.run(
-            [sys.executable, "-c", _DRIVER, make(), *map(str, places)],
+            [sys.executable, "-c", _DRIVER, address(), *map(str, places)],
             timeout=DEADLINE,
             check=True,
             stderr=log,

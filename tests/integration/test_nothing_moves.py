@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import make, several_nodes
+from support.cluster import address, several_nodes
 from support.launched import GPUPROF, started
 from support.waiting import wait_until
 
@@ -36,8 +36,7 @@ dist.init_process_group("gloo")
 train(dist.get_rank())
 """
 ACTORS = """
-import os, ray
-ray.init(num_cpus=2, _temp_dir=os.environ["RAY_DIRECTORY"], include_dashboard=False)
+import ray
 
 @ray.remote(num_cpus=0)
 class Ping:
@@ -106,8 +105,7 @@ def test_two_actors_that_call_each_other_are_a_deadlock(
 ) -> None:
     """Both are named, and that the driver waits for them."""
     (tmp_path / "job.py").write_text(ACTORS)
-    monkeypatch.setenv("RAY_DIRECTORY", make())
-    monkeypatch.setenv("RAY_worker_niceness", "0")
+    monkeypatch.setenv("RAY_ADDRESS", address())
     with started(tmp_path, [*GPUPROF, "--", sys.executable, "job.py"]) as (process, _):
         (run,) = tmp_path.glob("gpuprof-output/*")
         try:

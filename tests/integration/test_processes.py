@@ -16,7 +16,7 @@ from gpuprof._artifacts.records import read_node
 from gpuprof.errors import ConfigError, ToolError
 from gpuprof.ray import Profiler
 from gpuprof.ray._channel import ENDED
-from support.cluster import make
+from support.cluster import address, make
 from support.integration_workers import AsyncWorker, Controller, Worker
 from support.launching import config, start
 from support.report_reader import labels
@@ -320,19 +320,17 @@ def test_a_worker_that_never_imports_gpuprof_is_captured_for_life(ray: Any, tmp_
 
 
 _JOB_OF_A_FRAMEWORK = """
-import sys
+import os, sys
 import gpuprof
 import ray
 from gpuprof.ray import Profiler
 from support.integration_workers import Worker
 from support.launching import config, start
 
-temporary, output = sys.argv[1:]
+address, output = sys.argv[1:]
 profiler = Profiler(config(output, steps=[0]))
-runtime_env = profiler.job_runtime_env({"env_vars": {"MINE": "1"}})
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=temporary,
-         runtime_env=runtime_env,
-         _node_ip_address="127.0.0.1")
+runtime_env = profiler.job_runtime_env({"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}})
+ray.init(address=address, log_to_driver=False, runtime_env=runtime_env)
 
 
 @gpuprof.timer("in_a_task")
@@ -353,8 +351,7 @@ with profiler:
 
 def test_what_a_framework_starts_leaves_its_tree(tmp_path: Path) -> None:
     """With the job's runtime environment a plain task has its tree; actors keep their names."""
-    temporary = make()
-    command = [sys.executable, "-c", _JOB_OF_A_FRAMEWORK, temporary, str(tmp_path)]
+    command = [sys.executable, "-c", _JOB_OF_A_FRAMEWORK, address(), str(tmp_path)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from support.cluster import make
+from support.cluster import address
 from support.waiting import DEADLINE
 
 # A driver of its own, as Ray serialises the classes of `__main__` by value, with the globals that
@@ -50,8 +50,7 @@ def task():
 
 
 with timing.add_time("driver"):
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=sys.argv[1],
-             _node_ip_address="127.0.0.1")
+    ray.init(address=sys.argv[1], log_to_driver=False)
     actor = ray.remote(Worker).options(num_cpus=0).remote()
     results = ray.get([actor.decorated.remote(3), actor.plain.remote(4), actor.consume.remote()])
     trees = ray.get([actor.tree.remote(), ray.remote(task).options(num_cpus=0).remote()])
@@ -73,9 +72,8 @@ def paths(nodes: list[dict[str, Any]], above: str = "") -> dict[str, tuple[int, 
 
 def test_a_timing_of_the_drivers_module_travels_with_its_actors() -> None:
     """An actor gets one empty `Timing` for its methods and decorators."""
-    temporary = make()
     done = subprocess.run(
-        [sys.executable, "-c", _DRIVER, temporary],
+        [sys.executable, "-c", _DRIVER, address()],
         capture_output=True,
         text=True,
         timeout=DEADLINE,

@@ -18,8 +18,7 @@ import asyncio, os, time, ray
 from ray.util.queue import Queue
 
 def start():
-    ray.init(num_cpus=2, _temp_dir=os.environ["RAY_DIRECTORY"], include_dashboard=False,
-             runtime_env={"env_vars": {"OF_THE_JOB": "1"}})
+    ray.init(runtime_env={"env_vars": {"OF_THE_JOB": "1"}})
 
 start()
 
@@ -160,7 +159,8 @@ def nested(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     keys = ["worker_groups=Env,Trainer", "groups.Train.record=false", "ranks=[0,2]", "steps=[2,4]"]
     settings = [*NSIGHT, *(word for key in keys for word in ("--set", key))]
     words = ["--config", "config.yaml", "--set", "step_at=Trainer.train", "--", sys.executable]
-    done = run(directory, [*GPUPROF, *settings, *words, "job.py"])
+    command = [*GPUPROF, *settings, *words, "job.py"]
+    done = run(directory, command, RAY_ADDRESS=cluster.address())
     assert 0 == done.returncode, done.stderr
     return directory, done.stderr
 
@@ -171,7 +171,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     directory = tmp_path_factory.mktemp("job")
     (directory / "job.py").write_text(JOB)
     command = [*GPUPROF, "--", sys.executable, "job.py"]
-    done = run(directory, command, RAY_DIRECTORY=cluster.make(), RAY_worker_niceness="0")
+    done = run(directory, command, RAY_ADDRESS=cluster.address())
     assert 0 == done.returncode, done.stderr
     return directory, done.stdout, done.stderr
 

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 from gpuprof._artifacts.ledger import RELEASES, WAITS, Ledger, ledgers
-from support.cluster import make
+from support.cluster import address
 from support.waiting import DEADLINE
 
 _DRIVER = """
@@ -42,8 +42,7 @@ class Rollout:
         return step
 
 
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _temp_dir=sys.argv[1],
-         _node_ip_address="127.0.0.1")
+ray.init(address=sys.argv[1], log_to_driver=False)
 config = {"backend": "none", "worker_groups": "all", "instruments": ["ray"],
           "output_dir": sys.argv[2]}
 with Profiler(config) as profiler:
@@ -88,7 +87,7 @@ def by_name(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ledger]:
     """The ledgers of a job with a plain actor and an async one, by group."""
     directory = tmp_path_factory.mktemp("run")
     done = subprocess.run(
-        [sys.executable, "-c", _DRIVER, make(), str(directory)],
+        [sys.executable, "-c", _DRIVER, address(), str(directory)],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
