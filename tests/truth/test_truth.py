@@ -431,6 +431,16 @@ def test_a_fresh_job_is_answered_with_what_it_is_worth(number: int, whom: str) -
                      id="levels-far-apart-are-no-walk"),
         pytest.param("usual", 9984, 107, "pauses: Trainer-4 in forward",
                      id="one-pause-that-costs-nearly-three-times-as-much-as-any-other"),
+        pytest.param("usual", 10021, 17, "rank: Worker-29 in compute",
+                     id="others-take-as-long-in-each-step-and-do-not-wait"),
+        pytest.param("usual", 10021, 105, "late start: Rank-4 in (before its first scope)",
+                     id="what-follows-a-meeting-varies-more-than-who-comes-last"),
+        pytest.param("fresh", 10022, 22, "node: node-0 in values",
+                     id="a-node-that-costs-little-in-each-of-many-groups"),
+        pytest.param("fresh", 10012, 64, "late start: Trainer-2 in (before its first scope)",
+                     id="a-replay-tells-more-than-an-excess"),
+        pytest.param("fresh", 10012, 115, "node: node-3 in forward",
+                     id="a-node-and-one-rank-of-another"),
     ],
 )  # fmt: skip
 def test_a_drawn_job_is_answered_rightly(suite: str, seed: int, number: int, words: str) -> None:

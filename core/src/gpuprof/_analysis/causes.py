@@ -169,6 +169,7 @@ class Record(Loop):
             for straggler in stragglers.find(self.run)
             if not _wait_for_devices(self, straggler.processes)
             and not (self.is_blind and _may_not_matter(self, straggler))
+            and not (self.is_blind and _costs_little(self, straggler))
         ]
 
     @functools.cached_property
@@ -362,6 +363,7 @@ class Suspect:
         saves: the share of the run that it costs, if something tells that better than the path.
         known: whether the activities are work, also where the path cannot tell.
         said: the share of the run that findings about some of these activities save already.
+        least: share of the run that it must save, if that is more than for others of its cause.
     """
 
     finding: Finding
@@ -374,6 +376,7 @@ class Suspect:
     saves: float | None = None
     known: bool = False
     said: float = 0.0
+    least: float = 0.0
 
 
 @attrs.frozen
@@ -479,9 +482,9 @@ def _take_turns(run: Run, place: int, processes: Sequence[Process]) -> bool:
 
 
 def _weight(finding: Finding) -> float:
-    """What a finding is worth; what happened in a single step may never happen again."""
+    """What a finding is worth: half if that may never happen again, or no replay tells."""
     is_single = finding.steps == 1 and finding.cause in ("pauses", "once")
-    return _worth(finding) / (2 if is_single else 1)
+    return _worth(finding) / (2 if is_single or finding.saves is None else 1)
 
 
 def _worth(finding: Finding) -> float:
@@ -494,7 +497,7 @@ def _worth_it(
     worthless: dict[str, list[Suspect]] = {}
     for suspect in suspects:
         finding = _judged(record, cause, suspect, unknown)
-        if _worth(finding) >= cause.least:
+        if _worth(finding) >= max(cause.least, suspect.least):
             yield finding
         elif cause.together:
             worthless.setdefault(finding.group, []).append(suspect)
@@ -502,7 +505,7 @@ def _worth_it(
         suspect = _joined(several)
         slower_than_whom = len(suspect.finding.workers) < len(record.run.groups[group])
         finding = _judged(record, cause, suspect, unknown)
-        if slower_than_whom and _worth(finding) >= cause.least:
+        if slower_than_whom and _worth(finding) >= max(cause.least, suspect.least):
             yield finding
 
 
@@ -846,6 +849,12 @@ def _may_not_matter(record: Record, straggler: Straggler) -> bool:
     return bool(idles and (busy[elsewhere] >= _ALWAYS).any())
 
 
+def _costs_little(record: Record, straggler: Straggler) -> bool:
+    """Whether others take about as long in each step, so that only a replay tells what it costs."""
+    is_rank = straggler.kind == "rank"
+    return is_rank and straggler.gain < _LEAST_SHARE * record.mean
+
+
 def slow(kind: stragglers.Kind) -> Callable[[Record, Sequence[Finding]], Iterator[Suspect]]:
     """Select the stragglers of a kind that neither the garbage collector nor pauses explain."""
 
@@ -941,6 +950,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         activities=activities,
         excess=excess,
         known=straggler.awaited,
+        least=_NAMED if _costs_little(record, straggler) else 0.0,
         parts=[functools.partial(_is_at, straggler.place)]
         if cause in _SLOW and straggler.place >= OUTSIDE
         else (),
@@ -1132,7 +1142,8 @@ def _to_capture(record: Record, group: str, ranks: set[int]) -> list[int]:
 def _others_waited(record: Record, straggler: Straggler) -> float:
     """Nanoseconds per step by which a straggler works longer than the mean of the other ranks.
 
-    Of several stragglers, the one that works longest in the step. 0 for a node.
+    As far as these do not work meanwhile, as ranks do that run freely. Of several stragglers, the
+    one that works longest in the step. 0 for a node.
     """
     if straggler.kind == "node":
         return 0.0
@@ -1142,7 +1153,8 @@ def _others_waited(record: Record, straggler: Straggler) -> float:
     if not peers:
         return 0.0
     own = run.work([run.processes[number] for number in straggler.processes])[record.usual]
-    difference = own.max(axis=1) - run.work(peers)[record.usual].mean(axis=1)
+    others = run.work(peers)[record.usual].mean(axis=1)
+    difference = np.minimum(own.max(axis=1), record.durations) - others
     return float(difference.clip(0).mean())
 
 

@@ -40,6 +40,9 @@ rank waits for the others, 0 if it works."""
 _TELLING = 0.05
 """Share of the difference of the beginnings by which something has to vary, so that its slope tells
 anything."""
+_UNSURE = 0.25
+"""Standard error from which a slope tells nothing, where the ends are equal: what follows the last
+beginning may itself vary much more than that beginning."""
 _EXACT = 0.05
 """Share of the difference of the beginnings. Ends that differ by less are not equal by chance."""
 _ONE_GROUP_SLOPE = 0.25
@@ -203,10 +206,7 @@ class _Calls:
         little = max(2 * end_spread, _TELLING * start_spread)
         if follow:
             leads, durations = -_centred(began, 1), _centred(took, 1)
-            slope = _slope(leads, durations)
-            residuals = durations - slope * leads
-            variance = float((residuals**2).sum()) / len(residuals)
-            error = math.sqrt(variance / float((leads**2).sum()))
+            slope, error = _slope(leads, durations), _error(leads, durations)
             converge = float(np.std(durations - leads)) <= _CONVERGE * float(np.std(leads))
             # the others may wake up late
             first = (ends - origin).min(axis=1).astype(float)
@@ -219,7 +219,8 @@ class _Calls:
         slopes = [fit for fit in (of_ranks, of_steps) if fit[0].std() > little]
         exact = end_spread <= _EXACT * start_spread
         return (exact or len(slopes) == 2) and all(
-            _slope(of, on) >= least for of, on, least in slopes
+            _slope(of, on) >= least or (exact and _error(of, on) > _UNSURE)
+            for of, on, least in slopes
         )
 
 
@@ -232,6 +233,12 @@ def _slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> float:
     """The slope of the least-squares line through centred values; 0 where `of` does not vary."""
     square = float((of * of).sum())
     return float((of * on).sum()) / square if square else 0.0
+
+
+def _error(of: NDArray[np.float64], on: NDArray[np.float64]) -> float:
+    """The standard error of that slope, where `of` varies."""
+    residuals = on - _slope(of, on) * of
+    return math.sqrt(float((residuals**2).sum()) / len(of) / float((of * of).sum()))
 
 
 def _shared_places(members: Sequence[Process]) -> set[int]:

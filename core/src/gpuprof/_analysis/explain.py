@@ -576,9 +576,10 @@ class Explainer:
         )
 
     def _most_waited(self, columns: Sequence[int]) -> tuple[str, str]:
-        rows = self.run.sums
-        rows = rows[np.isin(rows["process"], columns) & np.isin(rows["step"], self.record.usual)]
-        sums = np.bincount(rows["place"], rows["waiting"], len(self.run.places) + 1)
+        places = range(len(self.run.places))
+        processes = [self.run.processes[column] for column in columns]
+        waits = (self.run.matrix("waiting", place, processes) for place in places)
+        sums = np.array([float(times[self.record.usual].sum()) for times in waits])
         if not sums.any():
             return "", ""
         # a library may wait in a scope of its own: `DataLoader.next` says more than `queue.get`

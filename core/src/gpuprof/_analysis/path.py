@@ -1255,7 +1255,9 @@ class Plan:
         }
         counts, after = [], [list[int]() for _ in self._sources]
         for row, sources in enumerate(self._sources):
-            rest = [source for source in sources if source != before.get(row)]
+            rest = sources
+            if row in before:
+                rest = [source for source in sources if source != before[row]]
             counts.append(len(rest))
             for source in rest:
                 after[source].append(row)

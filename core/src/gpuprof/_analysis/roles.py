@@ -86,13 +86,13 @@ def by_places(run: Run, members: Sequence[Process]) -> list[frozenset[int]]:
 
     Empty if they are alike, or if one set only does more than the others, such as logging.
     """
-    rows = run.sums[np.isin(run.sums["step"], run.usual)]
+    is_usual = np.zeros(len(run.steps), bool)
+    is_usual[run.usual] = True
     width = len(run.places) + 1
-    codes, counts = np.unique(
-        rows["process"].astype(np.int64) * width + rows["place"], return_counts=True
-    )
+    codes = run.sums["process"].astype(np.int64) * width + run.sums["place"]
+    counts = np.bincount(codes[is_usual[run.sums["step"]]])
     regular: dict[int, set[int]] = {process.number: set() for process in members}
-    for code in codes[2 * counts > len(run.usual)].tolist():
+    for code in np.flatnonzero(2 * counts > len(run.usual)).tolist():
         process, place = divmod(code, width)
         if process in regular:
             regular[process].add(place)

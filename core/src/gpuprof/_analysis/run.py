@@ -8,8 +8,9 @@ All times here are nanoseconds of the run's line of time: since the epoch, on th
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
@@ -303,7 +304,8 @@ class Run:
             return np.empty(0, SUMS)
         rows = np.concatenate(tables)
         rows["waiting"] = np.where(waits[rows["place"]], rows["own"], 0.0) if len(rows) else 0.0
-        return rows[np.lexsort((rows["place"], rows["process"], rows["step"]))]
+        # of each process, they are in order of step and place already
+        return rows[np.argsort(rows["step"], kind="stable")]
 
     def sums_between(self, process: Process, starts: Integers, ends: Integers) -> NDArray[np.void]:
         """Rows of `SUMS` of a process between given times instead of in steps, without waits."""
@@ -515,16 +517,11 @@ class Run:
                 collecting: Floats = np.minimum(own, self._collecting_outside[:, numbers])
                 return collecting
             return np.zeros(own.shape)
-        rows = self._of_place.get(place)
-        values = np.zeros((len(self.steps), len(processes)))
-        if rows is None:
-            return values
-        where = np.full(len(self.processes), -1)
-        where[[process.number for process in processes]] = range(len(processes))
-        columns = where[rows["process"]]
-        mask = columns >= 0
-        values[rows["step"][mask], columns[mask]] = rows[column][mask]
-        return values
+        values = np.zeros((len(self.steps), len(self.processes)))
+        if place in self._of_place:
+            cells = self._of_place[place]
+            values.ravel()[self._by_place["cell"][cells]] = self._by_place[column][cells]
+        return values[:, [process.number for process in processes]]
 
     @functools.cached_property
     def _collecting_outside(self) -> Floats:
@@ -558,11 +555,19 @@ class Run:
         return np.array([place.parent for place in self.places] or [-1], np.int64)
 
     @functools.cached_property
-    def _of_place(self) -> dict[int, NDArray[np.void]]:
-        rows = self.sums[np.argsort(self.sums["place"], kind="stable")]
-        places, starts = np.unique(rows["place"], return_index=True)
-        parts = np.split(rows, starts[1:])
-        return dict(zip(places.tolist(), parts, strict=False))
+    def _by_place(self) -> dict[str, NDArray[Any]]:
+        """The columns of `sums` in order of place, and the cells of a matrix of its rows."""
+        order = np.argsort(self.sums["place"], kind="stable")
+        columns = {name: self.sums[name][order] for name, _ in SUMS}
+        cells = columns["step"].astype(np.int64) * len(self.processes) + columns["process"]
+        return columns | {"cell": cells}
+
+    @functools.cached_property
+    def _of_place(self) -> dict[int, slice]:
+        """By place, its part of `_by_place`."""
+        places, starts = np.unique(self._by_place["place"], return_index=True)
+        edges = itertools.pairwise([*starts.tolist(), len(self.sums)])
+        return dict(zip(places.tolist(), itertools.starmap(slice, edges), strict=True))
 
 
 def _is_one_of_several(process: Process) -> bool:

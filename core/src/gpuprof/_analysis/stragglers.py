@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Literal
@@ -211,13 +212,26 @@ def find(run: Run) -> list[Straggler]:
         for suspicion in _of_group(run, group, usual, least, call_times)
     ]
     probabilities = odds.holm([suspicion.probability for suspicion in suspicions])
-    candidates = [
+    certain = [
         attrs.evolve(suspicion, probability=probability)
         for suspicion, probability in zip(suspicions, probabilities, strict=True)
         if probability < odds.CERTAIN
-        and min(suspicion.excess, suspicion.gain) >= comparable.LEAST_SHARE * step
     ]
+    candidates = [each for each in certain if _costs(each, certain) >= least]
     return _settled(run, candidates, usual)
+
+
+def _costs(suspicion: Straggler, others: Iterable[Straggler]) -> float:
+    """Nanoseconds per step that a suspicion costs: of a node, in all groups together.
+
+    Where ranks do not wait for each other in each step, a slow one costs more than what it takes
+    longer than the slowest of the others.
+    """
+    same = [suspicion]
+    if suspicion.kind == "node":
+        same = [each for each in others if (each.kind, each.names) == ("node", suspicion.names)]
+    excess = sum(each.excess for each in same)
+    return excess if suspicion.kind == "rank" else min(excess, sum(each.gain for each in same))
 
 
 def _share_calls(
@@ -748,13 +762,14 @@ def _settled(run: Run, candidates: Sequence[Straggler], usual: Sequence[int]) ->
     results: dict[tuple[str, tuple[str, ...]], Straggler] = {}
     for suspicion in suspicions:
         straggler = located(run, suspicion, usual)
-        nodes = {run.processes[number].node for number in suspicion.processes}
-        node = nodes.pop()
+        nodes = Counter(run.processes[number].node for number in suspicion.processes)
+        (node, count), *_ = nodes.most_common()
+        is_of_node = count >= _NEARLY_ALL * len(suspicion.processes)
         is_late = suspicion.kind == "late start"  # which says nothing about how fast its node is
         tells = (
             not is_late and node in slow_nodes and _tells(run, suspicion, parts, slow_nodes[node])
         )
-        if not nodes and tells:
+        if is_of_node and tells:
             previous = results.get(("node", (node,)))
             if previous is None or previous.excess < straggler.excess:
                 results["node", (node,)] = attrs.evolve(

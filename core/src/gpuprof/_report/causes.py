@@ -249,8 +249,11 @@ def _rank(finding: Finding) -> Words:
     is_ = _is(finding)
     says = (
         f"{who} {is_} slow {_where(finding)}: {_times(finding)}{duration(finding.seconds)} more "
-        f"a step; slowest in {finding.steps} of {finding.of} steps."
+        "a step"
     )
+    # with many others that vary, one of them often takes longer
+    often = f"; slowest in {finding.steps} of {finding.of} steps"
+    says += often + "." if 2 * finding.steps > finding.of else "."
     if several:
         says += " Without one of them alone, the run would save less."
     if finding.facts.node:
