@@ -2561,6 +2561,38 @@ def test_a_slow_rank_of_a_pool_is_named(tmp_path: Path) -> None:
     assert 4.0 == pytest.approx(found.ratio, abs=0.01)
 
 
+def test_a_rank_of_a_pool_may_work_a_call_longer_than_the_others(tmp_path: Path) -> None:
+    """It takes its last call while there are any: that it always makes three is not its part."""
+    workers = [SimulatedLedger(f"Judge-{rank}") for rank in range(4)]
+    driver = SimulatedLedger("Runner", "driver")
+    for step, begin in driver.begin_steps(40):
+        for rank, worker in enumerate(workers):
+            took = 20 if rank == 2 else 6
+            for at in range(0, 60 if rank == 2 else 42, took):
+                start = begin + at * MS
+                worker.span("score", start, start + took * MS - 1000, releases=[f"{step}-{rank}"])
+        driver.span("ray.get", begin, begin + 60 * MS, waits=[f"{step}-2"])
+    (found,) = explain(reading.read(write_run(tmp_path, [driver, *workers]))).findings
+    assert ("rank", "Judge-2") == (found.cause, found.worker)
+
+
+@pytest.mark.parametrize(("calls", "expected"), [(20, "load (thread)"), (1, None)])
+def test_what_threads_of_a_pool_do_may_bound_the_run(
+    calls: int, expected: str | None, tmp_path: Path
+) -> None:
+    """Not a thread that runs as long as the job: nothing tells what it does for a step."""
+    ledger = SimulatedLedger("Program-0")
+    for step, begin in ledger.begin_steps(20):
+        key = f"{step * calls // 20}"
+        ledger.span("Future.result", begin, begin + 80 * MS, waits_for="*", waits=[key])
+        ledger.span("train", begin + 80 * MS, begin + 99 * MS)
+        if calls > 1 or not step:
+            end = begin + (79 if calls > 1 else 1990) * MS
+            ledger.span("load (thread)", begin, end, track=2, releases=[key])
+    found = explain(reading.read(write_run(tmp_path, [ledger])))
+    assert expected == (found.bottleneck and found.bottleneck.scope)
+
+
 def test_a_stall_that_the_watchdog_has_written_down_is_named(tmp_path: Path) -> None:
     """An explanation of the steps that ended would not tell that others took so long."""
     driver = SimulatedLedger("Runner", "driver")

@@ -1543,9 +1543,9 @@ def _bottlenecks(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     run = record.run
     shares: dict[tuple[str, int], dict[int, float]] = {}
     for (number, place, kind), share in record.shares.items():
-        # a thread may run as long as the job beside the work; nobody can sleep faster
-        is_work = place == OUTSIDE or not run.places[place].name.endswith((THREAD, SLEEP))
-        if kind == "work" and is_work and not record.is_open((number, place, kind)):
+        if kind == "work" and not record.is_open((number, place, kind)):
+            if place != OUTSIDE and not _is_work_of_steps(record, number, place):
+                continue
             by_rank = shares.setdefault((run.processes[number].group, place), {})
             by_rank[number] = by_rank.get(number, 0.0) + float(share.mean())
     if not shares:
@@ -1571,6 +1571,21 @@ def _bottlenecks(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     # steps of ranks that do not wait for each other overlap, and have more seconds than the run
     share_of_run = sum(by_rank.values()) * record.in_steps
     yield Suspect(finding=attrs.evolve(finding, share=share_of_run), activities=activities)
+
+
+def _is_work_of_steps(record: Record, number: int, place: int) -> bool:
+    """Whether a process may do faster in each step what it does at a place.
+
+    Nobody can sleep faster. And a thread may run as long as the job, beside the work; but those of
+    a pool are called for it.
+    """
+    name, process = record.run.places[place].name, record.run.processes[number]
+    if not name.endswith(THREAD):
+        return name != SLEEP
+    at_place, ledger = process.places == place, process.ledger
+    calls = int(at_place[ledger.spans["place"]].sum())
+    calls += int(ledger.folds["count"][at_place[ledger.folds["place"]]].sum())
+    return 2 * calls >= len(record.run.steps)
 
 
 # Which activities: those of a server

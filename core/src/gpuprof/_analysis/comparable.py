@@ -19,6 +19,9 @@ the slowest of the others by as much, counting only the steps in which the strag
 _SHARED = 0.25
 """How much ranks that share calls differ in their work, at most, relative to their calls: in logs.
 """
+_BY_LENGTH = 0.5
+"""By how much the calls of ranks that share them take longer, at least, relative to how many fewer
+they make: in logs."""
 _LEAST_CALLS = 3
 """Calls that a rank needs for the time of a call to be known."""
 
@@ -118,10 +121,28 @@ def steps_of_a_call(run: Run, place: int, ranks: Sequence[Sequence[Process]]) ->
     # where whoever is free gets the next call, some make more calls in the same time; a rank that
     # marks its steps makes those of its program
     are_called = not run.edges.keys() & {process.number for process in processes}
-    is_shared = are_called and np.ptp(np.log(works)) < _SHARED * np.ptp(np.log(counts))
+    is_shared = are_called and _share(works / len(run.usual), counts / len(run.usual))
     if are_steady(calls[:, doing]) and not is_shared:
         return 0, calls
     return math.ceil(len(run.usual) / counts.min()), calls
+
+
+def _share(works: Floats, counts: Floats) -> bool:
+    """Whether some ranks make fewer calls because each takes longer, so that all work equally long.
+
+    Up to a call: whoever is free takes one as long as there are any.
+
+    Args:
+        works: nanoseconds in a step, by rank.
+        counts: calls in a step, by rank.
+    """
+    fewer, longer = -np.log(counts), np.log(works / counts)
+    if np.ptp(np.log(works)) < _SHARED * np.ptp(fewer):
+        return True
+    fewer -= fewer.mean()
+    slope = float((fewer * longer).sum()) / max(1e-9, float((fewer**2).sum()))
+    up_to_a_call = np.abs(works - np.median(works)) <= works / counts
+    return slope >= _BY_LENGTH and bool(up_to_a_call.all())
 
 
 def is_steady(run: Run, place: int, ranks: Sequence[Sequence[Process]]) -> bool:

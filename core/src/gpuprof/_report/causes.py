@@ -34,6 +34,8 @@ _LEAST_OF_LINE = 0.5
 """Share of a time above which one line of code is named as the one to look at."""
 LEAST_EVEN = 0.1
 """Share of a run from which it is said what equally long work would save."""
+_OVERLAPPED = 0.05
+"""Share of a run that others work beside a bottleneck, from which it is said what it costs alone."""
 _LEAST_WAITED = 0.3
 """How long the other ranks must have waited, as a share of a slow rank's extra time, for the
 sentence to mention it."""
@@ -571,6 +573,8 @@ def _bottleneck(finding: Finding) -> Words:
         )
     if finding.scope in _NO_SCOPES:
         action = 'Make it faster, or see which part takes long: put parts into gpuprof.timer("…").'
+    if finding.saves is not None and finding.share - finding.saves >= _OVERLAPPED:
+        remark = f" Without it, the run would take {percentage(finding.saves)} less.{remark}"
     return Words(
         f"{_who(finding)} {bounds} the run {_where(finding)}: {duration(finding.seconds)} a step, "
         f"{percentage(finding.share)} of the run.{remark}",
