@@ -35,7 +35,7 @@ _LEAST_OF_LINE = 0.5
 LEAST_EVEN = 0.1
 """Share of a run from which it is said what equally long work would save."""
 _OVERLAPPED = 0.05
-"""Share of a run that others work beside a bottleneck, from which it is said what it costs alone."""
+"""Share of a run for which others work beside a bottleneck, from which it is said what it costs."""
 _LEAST_WAITED = 0.3
 """How long the other ranks must have waited, as a share of a slow rank's extra time, for the
 sentence to mention it."""
