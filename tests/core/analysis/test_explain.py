@@ -1410,6 +1410,25 @@ def test_what_only_one_rank_does_in_each_step_is_named(tmp_path: Path) -> None:
     assert pytest.approx(400 / 503, abs=0.01) == finding.saves
 
 
+def test_who_has_a_scope_of_the_same_name_in_another_group_is_not_meant(tmp_path: Path) -> None:
+    """As `ray.serialize` is a scope of every group of Ray's actors."""
+    driver = SimulatedLedger("Runner", "driver")
+    learners = [SimulatedLedger(f"Learner-{rank}") for rank in range(4)]
+    envs = [SimulatedLedger(f"Env-{rank}") for rank in range(2)]
+    for step, begin in driver.begin_steps(30):
+        for ledger in (*learners, *envs):
+            took = 40 if ledger is learners[0] else 1
+            if took > 1 or ledger in envs:
+                key = f"{ledger.name}.{step}"
+                end = begin + (50 + took) * MS
+                ledger.span("log", begin + 50 * MS, end, releases=[key])
+            ledger.span("work", begin, begin + 50 * MS)
+        waits = [f"{name}.{step}" for name in ("Learner-0", "Env-0", "Env-1")]
+        driver.span("ray.get", begin, begin + 92 * MS, waits=waits, waits_for="*")
+    (found,) = explain(reading.read(write_run(tmp_path, [driver, *learners, *envs]))).findings
+    assert ("only this rank", ["Learner-0"]) == (found.cause, found.workers)
+
+
 @pytest.mark.parametrize(
     ("longer", "grade", "slow"), [(4, "hint", "may be slow"), (40, "named", "is slow")]
 )

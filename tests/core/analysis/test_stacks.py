@@ -56,17 +56,18 @@ def write(directory: Path, slow: int | None, steps: int = 60, sampled_ms: int = 
 
 
 def test_wrappers_around_an_actors_methods_are_in_no_stack() -> None:
-    """Neither Ray's nor gpuprof's: they only call what the job wrote."""
+    """Neither Ray's nor gpuprof's, nor a context manager: they only call what is meant."""
     functions = [artifacts.Function("", "", "")]
     names = (
         ("evaluate", "job"),
         ("wrapper.<locals>._resume_span", "ray.util.tracing.tracing_helper"),
         ("call", "gpuprof._session.instruments.instrument"),
         ("normalise", "job"),
+        ("_GeneratorContextManager.__exit__", "contextlib"),
     )
     functions += [artifacts.Function(name, module, "/job.py") for name, module in names]
-    rows = np.zeros(5, artifacts.STACK)
-    for number in range(1, 5):
+    rows = np.zeros(len(functions), artifacts.STACK)
+    for number in range(1, len(functions)):
         rows[number] = number - 1, number, number
     read = artifacts.Stacks(functions, rows, np.zeros(0, artifacts.SAMPLE))
     names_of_last = [function.function for function, _ in stacks.numbered(read)[-1]]

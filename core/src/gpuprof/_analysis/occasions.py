@@ -133,6 +133,9 @@ class Occasions:
             mine = top[places] == place
             sums = np.zeros((steps, len(run.processes)))
             np.add.at(sums, (rows[mine], processes[mine]), own[mine])
+            # other groups may have a scope of that name as well, such as Ray's own
+            most = run.processes[int(sums.sum(axis=0).argmax())].group
+            sums[:, [process.number for process in run.processes if process.group != most]] = 0
             who = sums.sum(axis=0)
             inside = int(np.bincount(places[mine], own[mine], size).argmax())
             occasions.append(

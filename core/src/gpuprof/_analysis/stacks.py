@@ -66,7 +66,7 @@ _FORKED, _MAIN = "multiprocessing.process.BaseProcess._bootstrap", "MainThread"
 """The function in which a process of multiprocessing begins, and the name of its first thread."""
 _LEFT_OUT = re.compile(
     r"gpuprof(_timing)?(\.|$)|ray\.util\.tracing\.|torch\.distributed\.c10d_logger$"
-    r"|torch\.utils\._contextlib$"
+    r"|torch\.utils\._contextlib$|contextlib$"
 )
 """Modules whose functions only call what is meant, as those around each method of an actor."""
 _LEAST_SAMPLES = 20
