@@ -1615,6 +1615,38 @@ def test_a_rank_is_late_for_a_collective_in_one_part_of_the_run(tmp_path: Path) 
     )
 
 
+@pytest.mark.parametrize(
+    ("runs", "late"), [(True, ["Worker-2", "Worker-0"]), (False, ["Worker-0"])]
+)
+def test_what_a_rank_does_before_another_scope_makes_it_late_for_the_next_meeting(
+    runs: bool, late: list[str], tmp_path: Path
+) -> None:
+    """It reads, in no scope, before `forward`; another one logs before the barrier.
+
+    If it is not seen to work, it may wait there for somebody.
+    """
+    ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(4)]
+    barrier = end = 0
+    for step in range(40):
+        forwards = [
+            barrier + (40 if rank == 2 else 15) * MS + (step + rank) % 2 * MS for rank in range(4)
+        ]
+        begin, end = end, max(forwards) + 21 * MS
+        barrier = end + 20 * MS
+        for rank, (ledger, forward) in enumerate(zip(ranks, forwards, strict=True)):
+            reduce = forward + 20 * MS
+            logged = end + (17 if rank == 0 else 1) * MS
+            ledger.step(step, begin, end)
+            ledger.span("forward", forward, reduce)
+            for name, since, until in (("all_reduce", reduce, end), ("barrier", logged, barrier)):
+                meets = [f"{name}:{step}"]
+                ledger.span(f"torch.{name}", since, until, waits_for="barrier", meets=meets)
+    for rank, ledger in enumerate(ranks):
+        ledger.main = [(0, 0, 0), (end, end if runs and rank else end // 10, 0)]
+    found = explain(reading.read(write_run(tmp_path, ranks))).findings
+    assert late == [finding.worker for finding in found if finding.cause == "late start"]
+
+
 def test_the_last_stage_of_a_pipeline_is_not_late(tmp_path: Path) -> None:
     """It gets its last input last, and the others wait for it in a barrier."""
     ranks = [SimulatedLedger(f"Worker-{rank}") for rank in range(3)]

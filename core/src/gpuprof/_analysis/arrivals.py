@@ -56,7 +56,8 @@ def arrivals(
     """Nanoseconds that each rank is in no scope before it meets the others, and with them.
 
     By step and rank, for each place in which all ranks of a group meet in most steps: before one of
-    them this rank may be late, and before another one that. The nanoseconds with the others are 0
+    them this rank may be late, and before another one that. What is known to work counts since the
+    last meeting. The nanoseconds with the others are 0
     where not all workers of the run meet at once. Leaves out places to which ranks come from
     different ones, as the last stage of a pipeline does: that tells nothing about who is late.
     """
@@ -67,6 +68,7 @@ def arrivals(
     insides: dict[int, Floats] = {}
     befores: dict[int, set[int]] = {}
     keys: dict[int, list[Integers]] = {}
+    meets = [p.waits_for == BARRIER and p.name not in MESSAGES for p in run.places]
     for column, rank in enumerate(ranks):
         for process in rank:
             place, start, end = _top_level(run, process)
@@ -76,22 +78,25 @@ def arrivals(
             at = marked[nth]
             inside = (nth >= 0) & (start < ends[at])
             since = np.maximum(np.append(begins[marked[:1]], end[:-1]), begins[at])
+            late = np.where(inside, (start - since).clip(0), 0)
+            places = [number for number in np.unique(place[inside]).tolist() if meets[number]]
+            if process.number in run.running:  # before other scopes, others may wait for somebody
+                meetings = np.flatnonzero(inside & np.isin(place, places))
+                late[meetings] = np.diff(np.cumsum(late)[meetings], prepend=0)
             previous = np.append(-1, place[:-1])
-            for number in np.unique(place[inside]).tolist():
-                place_of = run.places[number]
-                if place_of.waits_for == BARRIER and place_of.name not in MESSAGES:
-                    mine = inside & (place == number)
-                    shape = len(run.steps), len(ranks)
-                    by_step = delays.setdefault(number, np.full(shape, -1.0))
-                    by_step[at[mine], column] = by_step[at[mine], column].clip(0)
-                    np.add.at(by_step[:, column], at[mine], (start - since)[mine].clip(0))
-                    usually = np.unique(previous[mine], return_counts=True)
-                    befores.setdefault(number, set()).add(int(usually[0][usually[1].argmax()]))
-                    within = insides.setdefault(number, np.zeros(shape))
-                    np.add.at(within[:, column], at[mine], (end - start)[mine])
-                    links = process.ledger.links
-                    here = process.places[links["place"]] == number
-                    keys.setdefault(number, []).append(np.unique(links["key"][here]))
+            for number in places:
+                mine = inside & (place == number)
+                shape = len(run.steps), len(ranks)
+                by_step = delays.setdefault(number, np.full(shape, -1.0))
+                by_step[at[mine], column] = by_step[at[mine], column].clip(0)
+                np.add.at(by_step[:, column], at[mine], late[mine])
+                usually = np.unique(previous[mine], return_counts=True)
+                befores.setdefault(number, set()).add(int(usually[0][usually[1].argmax()]))
+                within = insides.setdefault(number, np.zeros(shape))
+                np.add.at(within[:, column], at[mine], (end - start)[mine])
+                links = process.ledger.links
+                here = process.places[links["place"]] == number
+                keys.setdefault(number, []).append(np.unique(links["key"][here]))
     alone = comparable.only_group(run) is not None
     for number, by_step in delays.items():
         in_most = ((by_step[run.usual] >= 0).mean(axis=0) >= roles.STEADY).all()

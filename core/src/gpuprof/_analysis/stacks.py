@@ -675,7 +675,7 @@ def _line(
     # the number of samples of equal steps varies as if each came by itself
     rate = _median([other.total / max(1, other.samples) for other in others])
     variance = hottest.own * mine.total / mine.samples + (hottest.own - longer) * rate
-    if total < _LEAST_SEEN * took:  # such as a task that is suspended in the place
+    if not seconds and total < _LEAST_SEEN * took:  # such as a task that is suspended in the place
         total = took
     if longer < _LEAST_SHARE * total or longer < _DEVIATIONS * variance**0.5:
         return None
