@@ -38,11 +38,18 @@ def one_node() -> Any:
 
     if not ray.is_initialized():
         node = Cluster()
-        with patient_start():
-            node.add_node(num_cpus=4, temp_dir=make(), _system_config=SYSTEM, **LEAN)
+        _add_head(node, num_cpus=4, temp_dir=make(), _system_config=SYSTEM)
         connect(node)
         _node.append(node)
     return ray
+
+
+def _add_head(cluster: Any, **options: Any) -> None:
+    """Start the first node; a job that starts Ray itself does not find it."""
+    with patient_start():
+        cluster.add_node(**options, **LEAN)
+    # where Ray looks for a cluster to connect to
+    Path(os.environ["RAY_TMPDIR"], "ray", "ray_current_cluster").unlink()
 
 
 def address() -> str:
@@ -117,16 +124,10 @@ def several_nodes(
     from ray.cluster_utils import Cluster
 
     end_node()
-    directory = make()
-    first = {
-        "num_cpus": 4,
-        "temp_dir": directory,
-        "_system_config": SYSTEM | HEALTH,
-    }
     cluster = Cluster()
     try:
+        _add_head(cluster, num_cpus=4, temp_dir=make(), _system_config=SYSTEM | HEALTH)
         with patient_start():
-            cluster.add_node(**first, **LEAN)
             for number in range(1, count):
                 with nullcontext() if unshared is None else _apart(unshared):
                     cluster.add_node(
