@@ -445,14 +445,12 @@ def _may_wait_outside(run: Run, suspicion: Straggler, late: Straggler | None) ->
 
     The ranks may wait there, and either they are too many to be slow, or they only start late.
     """
-    if suspicion.place != OUTSIDE:
+    if suspicion.place != OUTSIDE or comparable.works_outside(run, suspicion.processes):
         return False
-    works = comparable.works_outside(run, suspicion.processes)
-    if late is not None and set(suspicion.names) <= set(late.names):
-        is_certain = not works or late.probability < odds.CERTAIN
-        if is_certain and late.excess >= _NEARLY_ALL * suspicion.excess:
-            return True
-    return suspicion.kind == "imbalance" and not suspicion.awaited and not works
+    is_late = late is not None and set(suspicion.names) <= set(late.names)
+    return (suspicion.kind == "imbalance" and not suspicion.awaited) or (
+        is_late and late is not None and late.excess >= _NEARLY_ALL * suspicion.excess
+    )
 
 
 def _only_calls_more(
