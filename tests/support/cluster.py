@@ -49,7 +49,7 @@ def _add_head(cluster: Any, **options: Any) -> None:
     with patient_start():
         cluster.add_node(**options, **LEAN)
     # where Ray looks for a cluster to connect to
-    Path(os.environ["RAY_TMPDIR"], "ray", "ray_current_cluster").unlink()
+    Path(os.environ["RAY_TMPDIR"], "ray", "ray_current_cluster").unlink(missing_ok=True)
 
 
 def address() -> str:
