@@ -68,7 +68,8 @@ class Unranked(Plain): pass
 class UnrankedChild(Plain): pass
 class Unplanned(Plain): pass
 
-ray.init(runtime_env={"env_vars": {key: os.environ[key] for key in ("PYTHONPATH", "FAULTS")}})
+variables = {key: os.environ[key] for key in ("PYTHONPATH", "FAULTS")}
+ray.init(log_to_driver=False, runtime_env={"env_vars": variables})
 actors = [
     ray.remote(num_cpus=0)(kind).remote() for kind in (Plain, Unnamed, Unranked, Unplanned, Parent)
 ]

@@ -17,54 +17,41 @@ from support.patient_ray import patient_start
 
 RUNTIME_ENV = {"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}}
 """For `integration_workers`."""
-LEAN = {
-    "include_dashboard": False,
-    "include_log_monitor": False,
-    "no_monitor": True,  # of the autoscaler
+SYSTEM = {
+    "health_check_failure_threshold": 3,
+    "health_check_period_ms": 500,
+    "prestart_worker_first_driver": False,  # idle workers that nobody asks for
 }
-"""Without the processes of Ray that no test asks anything of: half of what a start takes."""
-SYSTEM = {"prestart_worker_first_driver": False}  # idle workers that nobody asks for
-HEALTH = {"health_check_failure_threshold": 3, "health_check_period_ms": 500}
-"""To be soon noticed when a node dies."""
 
 
 def one_node() -> Any:
-    """Ray on this machine, for all tests of this process: it takes seconds to start.
+    """Ray on this machine, for all tests of this process: it takes ten seconds to start.
 
     It gives a worker the 60 s to register that it gives in production.
     """
     import ray
-    from ray.cluster_utils import Cluster
 
     if not ray.is_initialized():
-        node = Cluster()
-        _add_head(node, num_cpus=4, temp_dir=make(), _system_config=SYSTEM)
-        connect(node)
-        _node.append(node)
+        with patient_start():
+            ray.init(
+                num_cpus=4,
+                include_dashboard=False,
+                log_to_driver=False,
+                _temp_dir=make(),
+                _node_ip_address="127.0.0.1",
+                runtime_env=RUNTIME_ENV,
+            )
     return ray
-
-
-def _add_head(cluster: Any, **options: Any) -> None:
-    """Start the first node; a job that starts Ray itself does not find it."""
-    with patient_start():
-        cluster.add_node(**options, **LEAN)
-    # where Ray looks for a cluster to connect to
-    Path(os.environ["RAY_TMPDIR"], "ray", "ray_current_cluster").unlink(missing_ok=True)
 
 
 def address() -> str:
     """The address of `one_node`, for a job that is a program of its own."""
-    one_node()
-    return str(_node[0].address)
+    return str(one_node().get_runtime_context().gcs_address)
 
 
 def logs() -> Path:
     """The directory where the processes of `one_node` log."""
-    one_node()
-    return Path(_node[0].head_node.get_logs_dir_path())
-
-
-_node: list[Any] = []
+    return Path(one_node()._private.worker._global_node.get_logs_dir_path())
 
 
 @contextmanager
@@ -103,8 +90,6 @@ def end_node() -> None:
     import ray
 
     ray.shutdown()
-    while _node:
-        _node.pop().shutdown()
 
 
 @contextmanager
@@ -124,10 +109,17 @@ def several_nodes(
     from ray.cluster_utils import Cluster
 
     end_node()
+    directory = make()
+    first = {
+        "num_cpus": 4,
+        "temp_dir": directory,
+        "_system_config": SYSTEM,
+        "include_dashboard": False,
+    }
     cluster = Cluster()
     try:
-        _add_head(cluster, num_cpus=4, temp_dir=make(), _system_config=SYSTEM | HEALTH)
         with patient_start():
+            cluster.add_node(**first)
             for number in range(1, count):
                 with nullcontext() if unshared is None else _apart(unshared):
                     cluster.add_node(
