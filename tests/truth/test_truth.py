@@ -441,6 +441,10 @@ def test_a_fresh_job_is_answered_with_what_it_is_worth(number: int, whom: str) -
                      id="a-replay-tells-more-than-an-excess"),
         pytest.param("fresh", 10012, 115, "node: node-3 in forward",
                      id="a-node-and-one-rank-of-another"),
+        pytest.param("usual", 10021, 31, "pauses: Stage-0 in work",
+                     id="a-pause-that-others-caught-up-with-in-part"),
+        pytest.param("fresh", 10022, 53, "pauses: Rank-14 in forward",
+                     id="a-pause-that-costs-more-than-what-one-rank-does"),
     ],
 )  # fmt: skip
 def test_a_drawn_job_is_answered_rightly(suite: str, seed: int, number: int, words: str) -> None:

@@ -92,6 +92,8 @@ _OF_A_BUSY_MACHINE = 1.5
 """How many times as slow a rank must be on a busy machine, which slows some more than others."""
 _BOTTLENECK = 0.4
 """Share of the run that the work of a group at one place must save to be what bounds the run."""
+_SINGLE = 0.8
+"""What a pause that happened once counts, beside what goes on and saves as much."""
 _WEAK = 0.1
 """Share of the run that a hint must save to come before a bottleneck."""
 _BETWEEN = 0.1
@@ -482,9 +484,11 @@ def _take_turns(run: Run, place: int, processes: Sequence[Process]) -> bool:
 
 
 def _weight(finding: Finding) -> float:
-    """What a finding is worth: half if that may never happen again, or no replay tells."""
-    is_single = finding.steps == 1 and finding.cause in ("pauses", "once")
-    return _worth(finding) / (2 if is_single or finding.saves is None else 1)
+    """What a finding is worth: half if no replay tells, less if it may never happen again."""
+    if finding.saves is None:
+        return finding.share / 2
+    is_single = finding.cause == "pauses" and finding.steps == 1
+    return finding.saves * (_SINGLE if is_single else 1)
 
 
 def _worth(finding: Finding) -> float:
@@ -1920,7 +1924,7 @@ CAUSES: Sequence[Cause] = (
     Cause(only_few, nothing, _LARGE, "hint"),
     Cause(now_and_then, usual, _LEAST_SHARE, "large", blind=True),
     Cause(pauses, usual, _LEAST_SHARE, "large", blind=True),
-    Cause(long_pauses, usual, _LARGE, "hint"),
+    Cause(long_pauses, usual, _LEAST_SHARE, "hint"),
     Cause(once, None, 0.02, "hint", blind=True),
     Cause(leaks, None, 0.0, "named", blind=True),
 )
