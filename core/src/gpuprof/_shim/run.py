@@ -58,13 +58,13 @@ from .tool import (
 )
 from .tool_log import ToolLog
 
-ATTEMPTS = 5
+ATTEMPTS = 7
 PAUSE = 0.5
 """Seconds to wait after the first attempt; each further wait is longer by as much.
 
 nsys gives its agent little time to start, so some starts fail when all of a node's workers start at
 once (measured: 28 of 100, with twelve at once and eight busy processes on two cores). A command
-that fails five times is wrong.
+that fails seven times is wrong.
 """
 
 # The profiler's target is this shell code. It records once, in the mark file, that the worker has
