@@ -24,16 +24,20 @@ LONG = frozenset(
     )
 )
 """The files that take minutes, and whose tests share nothing that is made for the file."""
+PACKAGING = "tests/packaging/"
 
 
 class Sharing(LoadScopeScheduling):
-    """A process takes a file at a time, and of the long files a test at a time.
+    """A process takes a file at a time, of the long files a test, and all tests of packaging.
 
-    Tests of a file that share a fixture, a Ray cluster of several nodes, say, stay together.
+    Tests that share a fixture stay together: of a file, a Ray cluster of several nodes, say, and
+    of packaging the distributions.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
+        if file.startswith(PACKAGING):
+            return PACKAGING
         return nodeid if file in LONG else file
 
 
