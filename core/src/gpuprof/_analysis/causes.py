@@ -20,7 +20,7 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from gpuprof._analysis import arrivals, comparable, stragglers
+from gpuprof._analysis import arrivals, comparable, odds, stragglers
 from gpuprof._analysis.loop import BETWEEN_STEPS, EXPLAINED, NAMES, Loop
 from gpuprof._analysis.occasions import Occasion, Occasions
 from gpuprof._analysis.path import CALLS, Call, Clocks, Factors, Kind
@@ -70,7 +70,7 @@ _STOPS: tuple[Name, ...] = ("garbage collection", "processor", "interpreter")
 Grade = Literal["named", "hint"]
 Doubt = Literal[
     "", "profiled", "node", "half", "starved", "outside", "busy", "several", "part", "tokens",
-    "path", "small", "others", "uneven",
+    "path", "small", "others", "uneven", "chance",
 ]  # fmt: skip
 """Why a finding is only a hint; empty if it is named, or of a kind that is always a hint."""
 Unknown = Literal["", "untimed", "unexplained", "clocks"]
@@ -247,7 +247,8 @@ class Facts:
             scope; ``busy``: the machine is; ``several``: so are the servers; ``part``: what counts
             as a step may be a part of one; ``tokens``: they hardly tell how long samples take;
             ``path``: nothing tells who waits for whom; ``small``: it saves less than 7 % of the
-            run; ``uneven``: it saves hardly anything in one half of the run.
+            run; ``uneven``: it saves hardly anything in one half of the run; ``chance``: that does
+            it in one of 20 to 100 runs.
         inside: the scope in which most of the time between steps is spent.
         scopes: in how many scopes it is, of what several do.
         itself: whether the workers load their data themselves, with no other process.
@@ -910,7 +911,9 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     is_half = cause in _SLOW and 2 * len(ranks) >= ranks_in_all
     if ranks_in_all == 2:
         is_half &= straggler.ratio < _OF_TWO
+    may_be_chance = straggler.probability >= odds.CERTAIN
     doubts: Mapping[Doubt, bool] = {
+        "chance": may_be_chance,
         "profiled": _is_alone_profiled(record, straggler),
         "node": straggler.alone,
         "half": is_half,
@@ -954,7 +957,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         activities=activities,
         excess=excess,
         known=straggler.awaited,
-        least=_NAMED if _costs_little(record, straggler) else 0.0,
+        least=_NAMED if may_be_chance or _costs_little(record, straggler) else 0.0,
         parts=[functools.partial(_is_at, straggler.place)]
         if cause in _SLOW and straggler.place >= OUTSIDE
         else (),

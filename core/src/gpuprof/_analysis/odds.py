@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-CERTAIN = 0.01
-"""The corrected probability of chance below which something is said."""
+CERTAIN, LIKELY = 0.01, 0.05
+"""The corrected probability of chance below which something is said, and hinted at."""
 LEAST_STEPS = 8
 """Steps below which nothing tells chance from a cause."""
 _FAR_APART = 2.0

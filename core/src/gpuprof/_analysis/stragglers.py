@@ -212,13 +212,16 @@ def find(run: Run) -> list[Straggler]:
         for suspicion in _of_group(run, group, usual, least, call_times)
     ]
     probabilities = odds.holm([suspicion.probability for suspicion in suspicions])
-    certain = [
+    judged = [
         attrs.evolve(suspicion, probability=probability)
         for suspicion, probability in zip(suspicions, probabilities, strict=True)
-        if probability < odds.CERTAIN
     ]
-    candidates = [each for each in certain if _costs(each, certain) >= least]
-    return _settled(run, candidates, usual)
+    for enough in (odds.CERTAIN, odds.LIKELY):  # where nothing is certain, what is likely
+        known = [each for each in judged if each.probability < enough]
+        candidates = [each for each in known if _costs(each, known) >= least]
+        if candidates:
+            return _settled(run, candidates, usual)
+    return []
 
 
 def _costs(suspicion: Straggler, others: Iterable[Straggler]) -> float:
