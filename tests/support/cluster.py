@@ -20,6 +20,8 @@ RUNTIME_ENV = {"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}}
 SYSTEM = {
     "health_check_failure_threshold": 3,
     "health_check_period_ms": 500,
+    # idle workers that nobody asks for; without them, a task may get a second process
+    "prestart_worker_first_driver": False,
 }
 
 

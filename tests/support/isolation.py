@@ -43,7 +43,6 @@ def own_place() -> Iterator[None]:
         "RAY_TMPDIR": ray,
         # Ray starts its workers with niceness 15: beside tests that compute, they would crawl
         "RAY_worker_niceness": "0",
-        "RAY_prestart_worker_first_driver": "0",  # idle workers that nobody asks for
     }
     before = dict(os.environ)
     os.environ.update(variables)
