@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 
 BEGAN = time.monotonic()
 """When this began, by the clock that all processes of a machine share."""
@@ -32,6 +33,8 @@ SETTLES, SLEEPS = 0.5, 1.5
 NAMES = ("kit/日本 ünï 🙂", "kit/" + "long" * 100, "kit/{a} %s $HOME \\ \"q\" 'q'")
 """Names of ranges that few tools have thought of."""
 SAID, COMPLAINED = "kit: a result", "kit: a complaint"
+LOOKS, BETWEEN_LOOKS = 3, 0.05
+"""How often the worker looks at its open files after a window, and the seconds in between."""
 STEPS = (1, 3)
 """The steps that are captured."""
 TIMES: dict[str, list[list[int]]] = {}
@@ -81,14 +84,23 @@ def process() -> dict[str, object]:
     }
 
 
-def opened() -> dict[str, object]:
-    """How many files of each kind this process has open, and threads; without gpuprof's own."""
-    files: dict[str, int] = {}
+def open_files() -> Counter[str]:
+    """How many files of each kind this process has open, without gpuprof's own."""
+    files: Counter[str] = Counter()
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             to = os.readlink(f"/proc/self/fd/{name}")
             if not to.startswith(("/proc/", "anon_inode:")) and not to.endswith(".ledger"):
-                files[to.partition(":")[0]] = files.get(to.partition(":")[0], 0) + 1
+                files[to.partition(":")[0]] += 1
+    return files
+
+
+def opened() -> dict[str, object]:
+    """How many files of each kind and threads this process has, without gpuprof's own."""
+    files = open_files()
+    for _ in range(LOOKS - 1):  # gpuprof's threads open files and directories for a moment
+        time.sleep(BETWEEN_LOOKS)
+        files &= open_files()
     threads = [
         thread.name for thread in threading.enumerate() if not thread.name.startswith("gpuprof")
     ]
