@@ -93,7 +93,7 @@ _OF_A_BUSY_MACHINE = 1.5
 _BOTTLENECK = 0.4
 """Share of the run that the work of a group at one place must save to be what bounds the run."""
 _SINGLE = 0.8
-"""What a pause that happened once counts, beside what goes on and saves as much."""
+"""Weight of a one-time pause in the order of causes: it may never happen again."""
 _WEAK = 0.1
 """Share of the run that a hint must save to come before a bottleneck."""
 _BETWEEN = 0.1
@@ -171,7 +171,7 @@ class Record(Loop):
             for straggler in stragglers.find(self.run)
             if not _wait_for_devices(self, straggler.processes)
             and not (self.is_blind and _may_not_matter(self, straggler))
-            and not (self.is_blind and _costs_little(self, straggler))
+            and not (self.is_blind and _needs_replay(self, straggler))
         ]
 
     @functools.cached_property
@@ -247,8 +247,8 @@ class Facts:
             scope; ``busy``: the machine is; ``several``: so are the servers; ``part``: what counts
             as a step may be a part of one; ``tokens``: they hardly tell how long samples take;
             ``path``: nothing tells who waits for whom; ``small``: it saves less than 7 % of the
-            run; ``uneven``: it saves hardly anything in one half of the run; ``chance``: that does
-            it in one of 20 to 100 runs.
+            run; ``uneven``: it saves hardly anything in one half of the run; ``chance``: its
+            p-value is between 0.01 and 0.05.
         inside: the scope in which most of the time between steps is spent.
         scopes: in how many scopes it is, of what several do.
         itself: whether the workers load their data themselves, with no other process.
@@ -485,7 +485,7 @@ def _take_turns(run: Run, place: int, processes: Sequence[Process]) -> bool:
 
 
 def _weight(finding: Finding) -> float:
-    """What a finding is worth: half if no replay tells, less if it may never happen again."""
+    """How much a finding counts in the order: half without a replay, less for a one-time pause."""
     if finding.saves is None:
         return finding.share / 2
     is_single = finding.cause == "pauses" and finding.steps == 1
@@ -854,10 +854,13 @@ def _may_not_matter(record: Record, straggler: Straggler) -> bool:
     return bool(idles and (busy[elsewhere] >= _ALWAYS).any())
 
 
-def _costs_little(record: Record, straggler: Straggler) -> bool:
-    """Whether others take about as long in each step, so that only a replay tells what it costs."""
-    is_rank = straggler.kind == "rank"
-    return is_rank and straggler.gain < _LEAST_SHARE * record.mean
+def _needs_replay(record: Record, straggler: Straggler) -> bool:
+    """Whether a straggler counts only if a replay saves much.
+
+    Chance may explain it, or others take about as long in each step.
+    """
+    costs_little = straggler.kind == "rank" and straggler.gain < _LEAST_SHARE * record.mean
+    return costs_little or straggler.probability >= odds.CERTAIN
 
 
 def slow(kind: stragglers.Kind) -> Callable[[Record, Sequence[Finding]], Iterator[Suspect]]:
@@ -911,9 +914,8 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     is_half = cause in _SLOW and 2 * len(ranks) >= ranks_in_all
     if ranks_in_all == 2:
         is_half &= straggler.ratio < _OF_TWO
-    may_be_chance = straggler.probability >= odds.CERTAIN
     doubts: Mapping[Doubt, bool] = {
-        "chance": may_be_chance,
+        "chance": straggler.probability >= odds.CERTAIN,
         "profiled": _is_alone_profiled(record, straggler),
         "node": straggler.alone,
         "half": is_half,
@@ -957,7 +959,7 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
         activities=activities,
         excess=excess,
         known=straggler.awaited,
-        least=_NAMED if may_be_chance or _costs_little(record, straggler) else 0.0,
+        least=_NAMED if _needs_replay(record, straggler) else 0.0,
         parts=[functools.partial(_is_at, straggler.place)]
         if cause in _SLOW and straggler.place >= OUTSIDE
         else (),
