@@ -20,8 +20,7 @@ SOURCES := pyproject.toml timing/pyproject.toml timing/hatch_build.py timing/src
 PROJECTS := timing . backends/nsight backends/rocprof_sys testing \
 	frameworks/verl frameworks/rlinf frameworks/nemo_rl frameworks/sample_factory
 PYTHONS ?= python3.10 python3.12 python3.13
-# Three processes, as many tests wait, for two cores; four take a tenth longer. A file to each in turn, and of the long files a test
-# (tests/support/sharing.py), in the order of tests/conftest.py.
+# Three processes for two cores, since many tests wait. tests/support/sharing.py distributes the files, in the order of tests/conftest.py.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help setup demo test test-pure test-nsys test-exhaustive test-random test-pythons test-faults gpu test-frameworks test-jobs truth truth-diff truth-adversary truth-real fuzz check bench docs dist release-dry-run pictures clean

@@ -20,13 +20,14 @@ RUNTIME_ENV = {"env_vars": {"PYTHONPATH": str(Path(__file__).parents[1])}}
 SYSTEM = {
     "health_check_failure_threshold": 3,
     "health_check_period_ms": 500,
-    # idle workers that nobody asks for; without them, a task may get a second process
+    # No idle workers, which cost time. `one_node` keeps them: it also runs tasks, and without idle
+    # workers Ray may start a second process for a task.
     "prestart_worker_first_driver": False,
 }
 
 
 def one_node() -> Any:
-    """Ray on this machine, for all tests of this process: it takes ten seconds to start.
+    """Ray on this machine, for all tests of this process: it takes five seconds to start.
 
     It gives a worker the 60 s to register that it gives in production.
     """
@@ -110,17 +111,12 @@ def several_nodes(
     from ray.cluster_utils import Cluster
 
     end_node()
-    directory = make()
-    first = {
-        "num_cpus": 4,
-        "temp_dir": directory,
-        "_system_config": SYSTEM,
-        "include_dashboard": False,
-    }
     cluster = Cluster()
     try:
         with patient_start():
-            cluster.add_node(**first)
+            cluster.add_node(
+                num_cpus=4, temp_dir=make(), _system_config=SYSTEM, include_dashboard=False
+            )
             for number in range(1, count):
                 with nullcontext() if unshared is None else _apart(unshared):
                     cluster.add_node(

@@ -1,4 +1,4 @@
-"""Starting Ray on a busy machine, with less than it starts for production."""
+"""Starting Ray on a busy machine, without the processes that no test uses."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from support.waiting import wait_until
 
 @contextmanager
 def patient_start() -> Iterator[None]:
-    """Give a node of Ray's the time that it needs to come up. Ray itself gives it 30 s.
+    """Start Ray nodes without the autoscaler and log monitors, and wait as long as a node needs.
 
-    What it has started by then stays, and fails the tests after it as well. There is no setting.
-    Nor is there one for two processes that no test asks anything: the autoscaler's monitor, and
-    what sends the lines of logs to drivers. They take half of a start.
+    Ray itself gives up after 30 s; the processes that it has started by then stay, and fail later
+    tests. The two monitors take half of a start. Ray has no setting for either.
     """
     from ray._private import services
     from ray._private.node import Node
@@ -36,12 +35,9 @@ def patient_start() -> Iterator[None]:
         wait_until(answered, "up: a node of Ray's")
         return answers[0]
 
-    def nothing(node: Node) -> None:
-        pass
-
     with (
         mock.patch.object(services, "get_node", get_node),
-        mock.patch.object(Node, "start_monitor", nothing),
-        mock.patch.object(Node, "start_log_monitor", nothing),
+        mock.patch.object(Node, "start_monitor"),
+        mock.patch.object(Node, "start_log_monitor"),
     ):
         yield

@@ -28,10 +28,10 @@ PACKAGING = "tests/packaging/"
 
 
 class Sharing(LoadScopeScheduling):
-    """A process takes a file at a time, of the long files a test, and all tests of packaging.
+    """Each process takes one file at a time, so that its tests share fixtures such as a cluster.
 
-    Tests that share a fixture stay together: of a file, a Ray cluster of several nodes, say, and
-    of packaging the distributions.
+    Long files are split into their tests. Packaging tests stay together: they share the built
+    distributions.
     """
 
     def _split_scope(self, nodeid: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CERTAIN, LIKELY = 0.01, 0.05
-"""The corrected probability of chance below which something is said, and hinted at."""
+"""Corrected p-values below which a finding is reported, or only hinted at."""
 LEAST_STEPS = 8
 """Steps below which nothing tells chance from a cause."""
 _FAR_APART = 2.0

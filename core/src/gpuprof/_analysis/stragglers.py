@@ -212,13 +212,13 @@ def find(run: Run) -> list[Straggler]:
         for suspicion in _of_group(run, group, usual, least, call_times)
     ]
     probabilities = odds.holm([suspicion.probability for suspicion in suspicions])
-    judged = [
+    suspicions = [
         attrs.evolve(suspicion, probability=probability)
         for suspicion, probability in zip(suspicions, probabilities, strict=True)
     ]
-    for enough in (odds.CERTAIN, odds.LIKELY):  # where nothing is certain, what is likely
-        known = [each for each in judged if each.probability < enough]
-        candidates = [each for each in known if _costs(each, known) >= least]
+    for threshold in (odds.CERTAIN, odds.LIKELY):  # likely stragglers only if none is certain
+        significant = [one for one in suspicions if one.probability < threshold]
+        candidates = [one for one in significant if _costs(one, significant) >= least]
         if candidates:
             return _settled(run, candidates, usual)
     return []
@@ -450,10 +450,11 @@ def _may_wait_outside(run: Run, suspicion: Straggler, late: Straggler | None) ->
     """
     if suspicion.place != OUTSIDE or comparable.works_outside(run, suspicion.processes):
         return False
-    is_late = late is not None and set(suspicion.names) <= set(late.names)
-    return (suspicion.kind == "imbalance" and not suspicion.awaited) or (
-        is_late and late is not None and late.excess >= _NEARLY_ALL * suspicion.excess
-    )
+    if suspicion.kind == "imbalance" and not suspicion.awaited:
+        return True
+    if late is None or not set(suspicion.names) <= set(late.names):
+        return False
+    return late.excess >= _NEARLY_ALL * suspicion.excess
 
 
 def _only_calls_more(

@@ -64,7 +64,7 @@ PAUSE = 0.5
 
 nsys gives its agent little time to start, so some starts fail when all of a node's workers start at
 once (measured: 28 of 100, with twelve at once and eight busy processes on two cores). A command
-that fails seven times is wrong.
+that fails seven times is taken to be wrong.
 """
 
 # The profiler's target is this shell code. It records once, in the mark file, that the worker has
