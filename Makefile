@@ -49,8 +49,8 @@ test-nsys: $(READY) ## only what runs nsys; another release of it: make test-nsy
 	@directory=$$(mktemp -d) && ln -s "$(NSYS)" $$directory/nsys && PATH="$$directory:$$PATH" GPUPROF_REQUIRE_NSYS=1 \
 		$(BIN)/python -m pytest $(PARALLEL) -m nsys $(or $(TESTS),tests); code=$$?; rm -r $$directory; exit $$code
 
-test-exhaustive: $(READY) ## every combination of what the other runs try in one: those run a test of each row and column
-	@$(BIN)/python -m pytest $(PARALLEL) --exhaustive -m exhaustive
+test-exhaustive: $(READY) ## every combination of what the other runs try in one, and ten times as many examples of properties
+	@$(BIN)/python -m pytest $(PARALLEL) --exhaustive --hypothesis-profile many -m "exhaustive or hypothesis"
 
 test-random: $(READY) ## the suite in random order, what needs nsys aside; to repeat one: make test-random SEED=...
 	@$(BIN)/python -m pytest $(PARALLEL) -p randomly --randomly-seed=$(SEED) -m "not nsys"

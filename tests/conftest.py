@@ -28,12 +28,16 @@ else runs a test again.
 EXHAUSTIVE = pytest.StashKey[int]()
 """How many exhaustive tests were left out."""
 
-# Neither how long an example takes nor how long it takes to be made says anything on a busy
-# machine.
-hypothesis.settings.register_profile(
-    "gpuprof", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("gpuprof")
+# Each run draws other examples. Neither how long one takes nor how long it takes to be made says
+# anything on a busy machine.
+for profile, examples in (("few", 50), ("many", 500)):
+    hypothesis.settings.register_profile(
+        profile,
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+hypothesis.settings.load_profile("few")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 import gpuprof_timing
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.both_timings import both
 
@@ -265,7 +265,6 @@ ACTIONS = (
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(
         st.tuples(

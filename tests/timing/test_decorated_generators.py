@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from gpuprof_timing import Timing
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.manual_clock import Clock
 from support.tree_facts import calls
@@ -103,7 +103,6 @@ ACTIONS = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.lists(st.tuples(ACTIONS, st.integers(1, 3)), max_size=12))
 def test_a_decorated_generator_cannot_be_told_from_a_plain_one(
     steps: list[tuple[str, int]],
@@ -249,7 +248,6 @@ async def drive_async(made: Any, steps: list[tuple[str, int]]) -> list[object]:
     return seen
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(ACTIONS, st.integers(1, 3)), max_size=12))
 def test_a_decorated_async_generator_cannot_be_told_from_a_plain_one(
     steps: list[tuple[str, int]],

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from gpuprof_timing import Timing
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.manual_clock import Clock
 from support.nesting_model import Model, ModelContext, ModelScope
@@ -41,7 +41,6 @@ class ThreadActor:
         self.open: list[tuple[Any, ModelScope]] = []
 
 
-@settings(max_examples=500, deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -124,7 +123,6 @@ TASK_ACTIONS = st.sampled_from(
 )
 
 
-@settings(max_examples=500, deadline=None)
 @given(st.lists(st.tuples(TASK_ACTIONS, WHICH, WHICH, KEYS), min_size=15, max_size=45))
 def test_tasks(steps: list[tuple[str, int, int, str]]) -> None:
     """Tasks that nest, are cancelled or call threads build the model's tree in any order."""
@@ -185,7 +183,6 @@ def test_tasks(steps: list[tuple[str, int, int, str]]) -> None:
     asyncio.run(main())
 
 
-@settings(max_examples=500, deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -236,7 +233,6 @@ def shape(depth: int) -> st.SearchStrategy[Any]:
     return st.lists(st.tuples(KEYS, st.integers(0, 9), inner), max_size=3)
 
 
-@settings(max_examples=300, deadline=None)
 @given(shape(4))
 def test_recursive_calls(calls: Any) -> None:
     """Functions that call themselves and each other through decorators make the model's tree."""

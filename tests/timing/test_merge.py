@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from gpuprof_timing import Timing
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.manual_clock import Clock
 
@@ -95,14 +95,12 @@ def numbers(timing: Timing) -> dict[tuple[str, ...], tuple[Any, ...]]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
 @given(TREES, TREES)
 def test_merging_is_commutative(first: Timing, second: Timing) -> None:
     """Which of two trees comes first does not matter."""
     assert facts(Timing.merge([first, second])) == facts(Timing.merge([second, first]))
 
 
-@settings(max_examples=150, deadline=None)
 @given(TREES, TREES, TREES)
 def test_merging_is_associative(first: Timing, second: Timing, third: Timing) -> None:
     """Which of three trees were merged before does not matter."""
@@ -111,7 +109,6 @@ def test_merging_is_associative(first: Timing, second: Timing, third: Timing) ->
     assert facts(left) == facts(right) == facts(Timing.merge([first, second, third]))
 
 
-@settings(max_examples=100, deadline=None)
 @given(TREES, TREES)
 def test_merging_leaves_its_trees_alone(first: Timing, second: Timing) -> None:
     """What was merged is as it was."""
@@ -120,7 +117,6 @@ def test_merging_leaves_its_trees_alone(first: Timing, second: Timing) -> None:
     assert before == (first.to_dict(), second.to_dict())
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(SAMPLES, min_size=1, max_size=4))
 def test_merging_is_recording_everything_in_one_tree(parts: list[Samples]) -> None:
     """Counts, totals, extremes and sums of squares of the parts are those of the whole."""
@@ -132,7 +128,6 @@ def test_merging_is_recording_everything_in_one_tree(parts: list[Samples]) -> No
     assert numbers(whole) == numbers(merged)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(DURATIONS, min_size=1, max_size=20), st.integers(1, 19))
 @example([10**9 - 1, 10**9 + 1], 1)
 def test_the_deviation_is_that_of_exact_fractions(durations: list[int], cut: int) -> None:
@@ -165,7 +160,6 @@ def test_a_thousand_million_samples_lose_no_nanosecond(middle: int) -> None:
     assert 2**30 == data["spread"]["processes"]
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=6, unique=True), st.randoms())
 def test_the_spread_names_the_slowest_and_the_fastest(totals: list[int], random: Any) -> None:
     """Whatever the order and the grouping, the spread is of single processes."""
@@ -250,7 +244,6 @@ def test_shares_of_merged_trees_are_of_all_processes() -> None:
     assert ["50.0", "50.0"] == [cell.strip() for cell in row[7:9]]
 
 
-@settings(max_examples=150, deadline=None)
 @given(SAMPLES, SAMPLES)
 def test_a_delta_is_what_was_recorded_after(before: Samples, after: Samples) -> None:
     """Counts, totals and sums of squares since a snapshot are those of a tree that began then."""
@@ -272,7 +265,6 @@ def test_a_delta_is_what_was_recorded_after(before: Samples, after: Samples) -> 
     assert clock.now - began == delta.to_dict()["run"]
 
 
-@settings(max_examples=100, deadline=None)
 @given(SAMPLES)
 def test_a_delta_of_nothing_is_empty(samples: Samples) -> None:
     """No time since the snapshot: no place."""
@@ -357,7 +349,6 @@ def test_merged_deltas_invent_no_extremes() -> None:
     assert not merged._recording.root.children["a"].has_extremes
 
 
-@settings(max_examples=150, deadline=None)
 @given(TREES)
 def test_a_dict_loses_nothing(tree: Timing) -> None:
     """A tree is the same after a way through JSON, in all that it can say."""
@@ -367,7 +358,6 @@ def test_a_dict_loses_nothing(tree: Timing) -> None:
     )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(TREES, max_size=3))
 def test_a_dict_of_a_merged_tree_loses_nothing(trees: list[Timing]) -> None:
     """A merged tree's spread, windows and open scopes survive JSON and further merging."""
@@ -377,7 +367,6 @@ def test_a_dict_of_a_merged_tree_loses_nothing(trees: list[Timing]) -> None:
     assert facts(Timing.merge([merged, merged])) == facts(Timing.merge([back, back]))
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.lists(st.text("a/%25F", max_size=4), min_size=1, max_size=3), max_size=8),
     st.text("a/%", max_size=3),

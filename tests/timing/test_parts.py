@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuprof_timing import Timing
 from gpuprof_timing._parts import Parts
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.manual_clock import Clock
 
@@ -44,7 +44,6 @@ def without_ends(tree: Timing | None) -> list[dict[str, Any]]:
     return places(tree.to_dict()["children"]) if tree is not None else []
 
 
-@settings(max_examples=150, deadline=None)
 @given(STEPS)
 def test_each_kind_is_as_if_it_had_been_recorded_alone(steps: Steps) -> None:
     """Counts, totals, extremes, deviations and last values are those of its own steps."""
@@ -59,7 +58,6 @@ def test_each_kind_is_as_if_it_had_been_recorded_alone(steps: Steps) -> None:
     assert without_ends(alone[True]) == without_ends(apart_tree)
 
 
-@settings(max_examples=100, deadline=None)
 @given(STEPS)
 def test_the_tree_that_is_cut_stays_whole(steps: Steps) -> None:
     """Whoever reads it in the job finds what it would have without a cut, extremes included."""

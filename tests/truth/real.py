@@ -16,9 +16,13 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import attrs
 import click
 from tabulate import tabulate
+
+from truth.scoring import first_named
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 GPUPROF = [sys.executable, "-m", "gpuprof"]
@@ -113,10 +117,9 @@ def ran(shape: Shape, directory: Path, ray: Path, **instead: str) -> tuple[float
     loop = re.search(r"loop ([\d.]+)", done.stdout)
     assert loop is not None, done.stderr
     explained = subprocess.run(
-        [*GPUPROF, "explain", "--json"], cwd=directory, capture_output=True, text=True, check=False
+        [*GPUPROF, "explain", "--json"], cwd=directory, capture_output=True, text=True, check=True
     )
-    answer = json.loads(explained.stdout) if explained.returncode == 0 else {}
-    return float(loop[1]), answer
+    return float(loop[1]), json.loads(explained.stdout)
 
 
 def judged(shape: Shape, answer: dict[str, Any], real: float) -> Outcome:
@@ -128,23 +131,16 @@ def judged(shape: Shape, answer: dict[str, Any], real: float) -> Outcome:
         real: share of the loop that is saved without the cause.
     """
     lone = len(shape.guilty) > 1 or DRIVER in shape.guilty
-    bounds = str(answer.get("bounds", ""))
-    named = next(
-        (
-            each
-            for each in answer.get("findings", ())
-            if each["cause"] != "once" and (each["saves"] is None or each["saves"] >= 0.01)
-        ),
-        None,
-    )
+    bounds = str(answer["bounds"])
+    named = first_named(answer)
     if named is None and lone and bounds.startswith(shape.guilty):
         return Outcome(shape, "right", None, real, bounds)
     if named is None:
-        enough = answer.get("confidence", {}).get("enough")
-        return Outcome(shape, "nobody" if enough else "abstained", None, real, "")
+        said: Said = "nobody" if answer["confidence"]["enough"] else "abstained"
+        return Outcome(shape, said, None, real, "")
     accused = {*named["workers"], named["worker"], named["group"] if not named["workers"] else ""}
     words = f"{named['grade']}: {named['cause']}: {named['says']}"
-    said: Said = "wrong"
+    said = "wrong"
     is_guilty = named["cause"] == shape.finding if shape.finding else accused & set(shape.guilty)
     if is_guilty and real >= WORTHLESS:
         said = "right" if real >= LEAST else "other"
@@ -153,8 +149,18 @@ def judged(shape: Shape, answer: dict[str, Any], real: float) -> Outcome:
 
 def bounding(answer: dict[str, Any]) -> str:
     """The server that an answer names first: what half its time would save; else empty."""
-    findings = [each for each in answer.get("findings", ()) if each["cause"] != "once"]
-    return findings[0]["worker"] if findings and findings[0]["cause"] == "server" else ""
+    named = first_named(answer)
+    return named["worker"] if named and named["cause"] == "server" else ""
+
+
+def otherwise(named: dict[str, Any]) -> dict[str, str]:
+    """What a job runs with to see what a cause saves that it has by itself; empty for others.
+
+    Samples have tails, one of two stages bounds a loop, and all ranks may wait for data.
+    """
+    if named["cause"] == "tail":
+        return {"CAP": str(named["samples"]["limit"])}
+    return {"full buffer": {"FASTER": "2"}, "data": {"LOADING": "0"}}.get(named["cause"], {})
 
 
 def main() -> None:
@@ -181,15 +187,10 @@ def main() -> None:
                     half = Shape(shape.name, f"half {server}")
                     without, _ = ran(half, Path(f"{directory}-half"), ray)
                     shape = attrs.evolve(shape, guilty=(server,))
-                # samples have tails by themselves, and one of two stages bounds a loop
-                first = (answer.get("findings") or [{"cause": ""}])[0]
-                if first["cause"] == "tail":
-                    cap = str(first["samples"]["limit"])
-                    without, _ = ran(shape, Path(f"{directory}-capped"), ray, CAP=cap)
-                    shape = attrs.evolve(shape, finding="tail")
-                if first["cause"] == "full buffer":
-                    without, _ = ran(shape, Path(f"{directory}-faster"), ray, FASTER="2")
-                    shape = attrs.evolve(shape, finding="full buffer")
+                named = first_named(answer)
+                if named and (changed := otherwise(named)):
+                    without, _ = ran(shape, Path(f"{directory}-otherwise"), ray, **changed)
+                    shape = attrs.evolve(shape, finding=named["cause"])
                 outcomes.append(judged(shape, answer, 1 - without / loop))
                 click.echo(f"{shape.name} {shape.cause or 'none'}: {outcomes[-1].said}, "
                            f"saves {outcomes[-1].real:.0%}: {outcomes[-1].words}")  # fmt: skip

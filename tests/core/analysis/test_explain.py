@@ -1967,6 +1967,8 @@ def test_a_worker_that_others_queue_for_is_named(tmp_path: Path) -> None:
         "58.6 ms each."
     )
     assert "if calls of Judge-0 took half the time, the run would take 42 % less" == helps(found)
+    little = attrs.evolve(finding, saves=0.08)  # another worker bounds most of a step
+    assert words(little).says.startswith("Judge-0 slows the run: calls of Judge.evaluate ")
 
 
 def test_the_items_of_one_stream_do_not_queue(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from gpuprof._plan.groups import parse as parse_workers
 from gpuprof._plan.job import shell_line
 from gpuprof._plan.worker import PlannedWorker
 from gpuprof.errors import ConfigError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 CONFIG = {
@@ -207,7 +207,6 @@ def test_a_number_that_happens_to_be_a_rank() -> None:
     assert "--capture-range-end=repeat:2 " in made.text(200)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("AB"), st.integers(0, 30)), min_size=1, unique=True),
     st.sampled_from([None, "{rank}-{step}", "{worker}_{n}", "{group}.{step}", "x{step}y{rank}{n}"]),

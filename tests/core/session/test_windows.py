@@ -133,7 +133,7 @@ class Transitions(RuleBasedStateMachine):
         assert {state for _, state in self.noted} <= {*BUSY, "closed", "failed"}
 
 
-Transitions.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+Transitions.TestCase.settings = settings(stateful_step_count=40)
 test_any_order_of_calls_leaves_one_state = Transitions.TestCase
 
 

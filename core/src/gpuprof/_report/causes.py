@@ -36,6 +36,8 @@ LEAST_EVEN = 0.1
 """Share of a run from which it is said what equally long work would save."""
 _OVERLAPPED = 0.05
 """Share of a run for which others work beside a bottleneck, from which it is said what it costs."""
+_BOUNDS = 0.1
+"""Share of the run that half the time of a server saves, from which it is said to bound the run."""
 _LEAST_WAITED = 0.3
 """How long the other ranks must have waited, as a share of a slow rank's extra time, for the
 sentence to mention it."""
@@ -529,8 +531,10 @@ def _synchronisation(finding: Finding) -> Words:
 
 
 def _server(finding: Finding) -> Words:
-    facts, bounds = finding.facts, "bounds" if finding.grade == "named" else "may bound"
+    facts = finding.facts
     share, seconds = facts.queued
+    verb = "bound" if (finding.saves or 0.0) >= _BOUNDS else "slow"
+    does = f"{verb}s" if finding.grade == "named" else f"may {verb}"
     why = f"it works {percentage(facts.busy)} of the time, for several processes."
     remedy = (
         "Make a call cheaper, let one call serve several requests, or add workers to "
@@ -551,7 +555,7 @@ def _server(finding: Finding) -> Words:
         hold = {"lock": "Hold its lock for less time"}
         admit = hold.get(facts.limit, f"Let its {facts.limit} admit more calls")
         remedy = f"{admit}, or add workers to {finding.group}."
-    return Words(f"{_who(finding)} {bounds} the run: {why}", remedy)
+    return Words(f"{_who(finding)} {does} the run: {why}", remedy)
 
 
 def _bottleneck(finding: Finding) -> Words:
