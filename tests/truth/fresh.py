@@ -1,377 +1,29 @@
-"""More jobs, of shapes that `explain` was not tuned for. All times are milliseconds.
-
-Each process is a program that reads like what it stands for: a generator that yields how long it
-takes, or the moment that it waits for.
-"""
+"""Twenty kinds of jobs that `explain` was not tuned for. All times are milliseconds."""
 
 from __future__ import annotations
 
-import functools
-import heapq
 import itertools
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Generator, Hashable, Sequence
 
-import attrs
 import numpy as np
 
-from truth.causes import BETWEEN, START, SUBMIT, normal, uniform
-from truth.topologies import CHECKPOINT, LOAD, WEIGHTS, Topology
+from truth.causes import normal, uniform
+from truth.processes import (
+    MEETING_KINDS,
+    RANK_KINDS,
+    Call,
+    Channel,
+    Cluster,
+    Meeting,
+    Program,
+    Rank,
+    doing,
+    part,
+    topology,
+    trains,
+)
+from truth.topologies import CHECKPOINT, LOAD, WEIGHTS
 from truth.world import DRIVER, World
-
-_RANK_KINDS = ("slow rank", "two slow ranks", "slow node", "slow everywhere", "pauses", "drift")
-_MEETING_KINDS = (*_RANK_KINDS, "imbalance", "late start", "slow loader", "checkpoint")
-
-
-# Processes
-
-
-class Moment:
-    """What programs wait for until it has happened."""
-
-    def __init__(self) -> None:
-        self.happened = False
-        self.waiting: list[Program] = []
-
-
-Wanted = float | Moment
-Program = Generator[Wanted, None, None]
-Work = Callable[["Rank"], Program]
-
-
-@attrs.frozen
-class Call:
-    """A call of an actor, which takes the results of those that it needs, and has a key."""
-
-    key: str
-    sender: Rank
-    to: Rank
-    method: str
-    work: Work
-    needs: tuple[Call, ...] = ()
-
-
-class Rank:
-    """A process: an actor of Ray, a rank of torchrun, or the driver.
-
-    Attributes:
-        inside: the spans that are open.
-    """
-
-    def __init__(self, cluster: Cluster, group: str, number: int) -> None:
-        self.cluster = cluster
-        self.world = cluster.world
-        self.group = group
-        self.number = number
-        self.inside: tuple[str, ...] = ()
-        self._counts: Counter[Hashable] = Counter()
-        self._calls: deque[Call] = deque()
-        self._called = Moment()
-        self._returned = Moment()
-
-    # Work
-
-    def row(self) -> int:
-        """The step whose draws are next, for a process that knows no steps: never the warm-up."""
-        return 1 + self.count("row") % (self.world.steps - 1)
-
-    def takes(
-        self, scope: str, usual: float, step: int, works: bool = False, share: float = 1.0
-    ) -> Program:
-        """Let the time of a scope pass, without a span.
-
-        Args:
-            usual: as for `World.times`, as is `works`; the step's calls are counted.
-            share: how much of the usual work there is.
-        """
-        call = self.count((scope, step))
-        times = self.world.times(self.group, scope, usual, works, call)
-        yield share * float(times[step, self.number])
-
-    def does(
-        self, scope: str, usual: float, step: int, works: bool = True, share: float = 1.0
-    ) -> Program:
-        """Do something in a span of its own."""
-        yield from self.within(scope, self.takes(scope, usual, step, works, share))
-
-    def itself(self, usual: float, step: int, share: float = 1.0) -> Program:
-        """Do a method's work, which has no span but the method's."""
-        yield from self.takes(self.inside[-1], usual, step, works=True, share=share)
-
-    def loads(self, step: int) -> Program:
-        """Wait for the loader of this process."""
-        yield from self.within(LOAD, self.takes(LOAD, 0.5, step), "data")
-
-    def count(self, what: Hashable) -> int:
-        """How often it has asked this before."""
-        self._counts[what] += 1
-        return self._counts[what] - 1
-
-    # Spans
-
-    def within(self, scope: str, program: Program, whom: str | None = None) -> Program:
-        """Do something within a span."""
-        begin, outer = self.cluster.now, self.inside
-        self.inside = (*outer, scope)
-        yield from program
-        self.inside = outer
-        self.seen(scope, begin, whom)
-
-    def seen(
-        self,
-        scope: str,
-        begin: float,
-        whom: str | None = None,
-        waits: Sequence[str] = (),
-        releases: Sequence[str] = (),
-        meets: Sequence[str] = (),
-    ) -> None:
-        """Record a span that ends now."""
-        self.world.span(
-            self.group, (*self.inside, scope), begin, self.cluster.now, self.number, whom,
-            lambda _: waits, lambda _: releases, lambda _: meets,
-        )  # fmt: skip
-
-    # Messages
-
-    def tells(self, scope: str, *keys: str, recorded: bool = True) -> Program:
-        """Send a message that others wait for by its keys."""
-        begin = self.cluster.now
-        yield 0.05
-        self.seen(scope, begin, releases=keys if recorded else ())
-        for key in keys:
-            self.cluster.happens(self.cluster.moments[key])
-
-    def hears(self, scope: str, whom: str, *keys: str, recorded: bool = True) -> Program:
-        """Wait for messages or results."""
-        begin = self.cluster.now
-        for key in keys:
-            yield self.cluster.moments[key]
-        yield 0.06
-        self.seen(scope, begin, whom, keys if recorded else ())
-
-    # Calls of Ray
-
-    def sends(
-        self, to: Rank, method: str, work: Work, needs: Sequence[Call] = (), submit: float = 0.0
-    ) -> Generator[Wanted, None, Call]:
-        """Send a call; it takes a while to arrive."""
-        begin = self.cluster.now
-        yield 0.04 + submit
-        name = f"{to.group}.{method}"
-        key = f"ray:{name}:{next(self.cluster.numbers)}"
-        call = Call(key, self, to, name, work, tuple(needs))
-        needed = [each.key for each in needs]
-        self.world.sent(self.group, begin, self.cluster.now, key, needed, self.number)
-        self.cluster.later(0.3, lambda: to.accepts(call))
-        return call
-
-    def fans_out(
-        self, to: Sequence[Rank], method: str, work: Work, step: int, needs: Sequence[Call] = ()
-    ) -> Generator[Wanted, None, list[Call]]:
-        """Send a call to each of several ranks."""
-        submit = self.world.times(self.group, SUBMIT, 0, works=False)[step, self.number] / len(to)
-        calls: list[Call] = []
-        for rank in to:
-            calls += [(yield from self.sends(rank, method, work, needs, float(submit)))]
-        return calls
-
-    def asks(self, to: Sequence[Rank], method: str, work: Work, step: int) -> Program:
-        """Send a call to each of several ranks, and wait for all."""
-        yield from self.gets((yield from self.fans_out(to, method, work, step)))
-
-    def gets(self, calls: Sequence[Call]) -> Program:
-        """Wait for all of some calls."""
-        yield from self.hears("ray.get", "*", *(call.key for call in calls))
-
-    def first(self, calls: list[Call]) -> Generator[Wanted, None, Call]:
-        """Wait for any of some calls, and take it from them."""
-        begin = self.cluster.now
-        while not any(self.cluster.moments[call.key].happened for call in calls):
-            yield self._returned
-        ended = next(call for call in calls if self.cluster.moments[call.key].happened)
-        calls.remove(ended)
-        yield 0.05
-        self.seen("ray.wait", begin, "*", [ended.key])
-        return ended
-
-    def accepts(self, call: Call) -> None:
-        """Take a call that has arrived; they are done in this order, one at a time."""
-        self._calls.append(call)
-        self._called = self.cluster.renewed(self._called)
-
-    def serves(self) -> Program:
-        """Do all calls that arrive."""
-        while True:
-            while not self._calls:
-                yield self._called
-            call = self._calls.popleft()
-            for needed in call.needs:
-                yield self.cluster.moments[needed.key]
-            begin = self.cluster.now
-            self.inside = (call.method,)
-            yield from call.work(self)
-            yield 0.02
-            self.inside = ()
-            self.seen(call.method, begin, releases=[call.key])
-            self.cluster.happens(self.cluster.moments[call.key])
-            call.sender._returned = self.cluster.renewed(call.sender._returned)
-
-
-class Cluster:
-    """All processes of a job, and what they wait for.
-
-    Attributes:
-        now: the time.
-        moments: by key.
-        numbers: for keys.
-    """
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.now = 20.0
-        self.moments: defaultdict[str, Moment] = defaultdict(Moment)
-        self.numbers = itertools.count()
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = itertools.count()
-        self._groups = {
-            group: [Rank(self, group, number) for number in range(ranks)]
-            for group, ranks in world.machine.groups.items()
-        }
-        for rank in itertools.chain(*self._groups.values()):
-            self.start(rank.serves())
-
-    def __getitem__(self, group: str) -> list[Rank]:
-        """The ranks of a group."""
-        return self._groups[group]
-
-    def later(self, after: float, action: Callable[[], None]) -> None:
-        """Let something happen after some time."""
-        heapq.heappush(self._due, (self.now + after, next(self._order), action))
-
-    def start(self, program: Program) -> None:
-        """Let a program begin, or go on."""
-        self.later(0, lambda: self._goes_on(program))
-
-    def _goes_on(self, program: Program) -> None:
-        for wanted in program:
-            if not isinstance(wanted, Moment):
-                self.later(wanted, lambda: self._goes_on(program))
-                return
-            if not wanted.happened:
-                wanted.waiting.append(program)
-                return
-
-    def happens(self, moment: Moment) -> None:
-        """Let those go on who wait for a moment."""
-        moment.happened = True
-        for program in moment.waiting:
-            self.start(program)
-        moment.waiting.clear()
-
-    def renewed(self, moment: Moment) -> Moment:
-        """The same; returns the next such moment."""
-        self.happens(moment)
-        return Moment()
-
-    def steps(self, group: str, one: Callable[[Rank, int], Program]) -> None:
-        """Let the ranks of a group do all their steps, which they mark; then the job ends."""
-        edges = np.zeros((2, self.world.steps, self.world.size(group)))
-        running = set(range(self.world.size(group)))
-
-        def steps(rank: Rank) -> Program:
-            for step in range(self.world.steps):
-                yield 0.2
-                yield from rank.takes(BETWEEN, 0, step)
-                edges[0, step, rank.number] = self.now
-                yield from rank.takes(START, 0, step)
-                yield from one(rank, step)
-                edges[1, step, rank.number] = self.now
-            running.remove(rank.number)
-
-        for rank in self[group]:
-            self.start(steps(rank))
-        while running:
-            self.now, _, action = heapq.heappop(self._due)
-            action()
-        for step in range(self.world.steps):
-            self.world.step(group, step, edges[0, step], edges[1, step])
-
-
-class Meeting:
-    """A process group of torch: each leaves a collective when the last has come."""
-
-    def __init__(self, ranks: Sequence[Rank]) -> None:
-        self._ranks = ranks
-        self._cluster = ranks[0].cluster
-        self._name = next(self._cluster.numbers)
-        self._come = 0
-        self._over = Moment()
-
-    def unseen(self, after: float) -> Program:
-        """Meet in a collective that nothing records."""
-        over = self._over
-        self._come += 1
-        if self._come % len(self._ranks) == 0:
-            self._over = Moment()
-            self._cluster.later(after, lambda: self._cluster.happens(over))
-        yield over
-
-    def meets(self, rank: Rank, scope: str, usual: float, step: int) -> Program:
-        """Meet in a collective that is recorded."""
-        begin, first = rank.cluster.now, self._ranks[0]
-        key = f"dist:{self._name}:{self._come // len(self._ranks)}"
-        call = rank.count((scope, step))
-        times = rank.world.times(rank.group, scope, usual, works=False, call=call)
-        yield from self.unseen(float(times[step, first.number]))
-        rank.seen(scope, begin, "barrier", meets=[key])
-
-
-class Channel:
-    """A bounded queue between groups, whose items have keys."""
-
-    def __init__(self, cluster: Cluster, name: str, bound: int) -> None:
-        self._cluster = cluster
-        self._name = name
-        self._bound = bound
-        self._put = self._taken = 0
-        self._ready: deque[int] = deque()
-        self._changed = Moment()
-
-    def put(self, rank: Rank, whom: str) -> Program:
-        """Put an item, once there is room."""
-        begin, waited = rank.cluster.now, False
-        while self._put - self._taken >= self._bound:
-            waited = True
-            yield self._changed
-        number = self._put
-        self._put += 1
-        yield 0.05
-        freed = [f"taken:{self._name}:{number - self._bound}"] if waited else []
-        rank.seen("queue.put", begin, whom, freed, [f"item:{self._name}:{number}"])
-        self._ready.append(number)
-        self._changed = self._cluster.renewed(self._changed)
-
-    def get(self, rank: Rank, whom: str, count: int = 1) -> Program:
-        """Take some items, once they are there."""
-        begin = rank.cluster.now
-        while len(self._ready) < count:
-            yield self._changed
-        items = [self._ready.popleft() for _ in range(count)]
-        yield 0.05
-        names = [f"{self._name}:{item}" for item in items]
-        rank.seen("queue.get", begin, whom, [f"item:{name}" for name in names],
-                  [f"taken:{name}" for name in names])  # fmt: skip
-        self._taken += count
-        self._changed = self._cluster.renewed(self._changed)
-
-
-# Topologies
-
-
-def _doing(scope: str, usual: float, step: int, works: bool = True, share: float = 1.0) -> Work:
-    """What a call is to do that is one scope."""
-    return lambda rank: rank.does(scope, usual, step, works, share)
 
 
 def _rlhf(world: World, _: str) -> None:
@@ -388,12 +40,12 @@ def _rlhf(world: World, _: str) -> None:
             yield from rank.takes("update", 14, step, works=True)
             yield from meeting[rank.group].unseen(0.5)
 
-        actors, generates = cluster["Actor"], _doing("generate", 26, step)
+        actors, generates = cluster["Actor"], doing("generate", 26, step)
         generated = yield from driver.fans_out(actors, "rollout", generates, step)
         scored = []
         for group, scope, usual in models:
             scored += yield from driver.fans_out(
-                cluster[group], f"compute_{scope}", _doing(scope, usual, step), step, generated
+                cluster[group], f"compute_{scope}", doing(scope, usual, step), step, generated
             )
         yield from driver.gets(scored)
         yield from driver.does("compute_advantage", 1.5, step, works=False)
@@ -403,7 +55,7 @@ def _rlhf(world: World, _: str) -> None:
                 cluster[group], "train", lambda rank: rank.within("update", updates(rank)), step
             )
         yield from driver.gets(updated)
-        yield from driver.asks(actors, "sync", _doing(WEIGHTS, 1.5, step, works=False), step)
+        yield from driver.asks(actors, "sync", doing(WEIGHTS, 1.5, step, works=False), step)
 
     cluster.steps(DRIVER, one)
 
@@ -506,7 +158,7 @@ def _replay_shards(world: World, _: str) -> None:
 
     def one(rank: Rank, step: int) -> Program:
         for _ in range(2 if step == 0 else 1):
-            sample = _doing("sample", 11, step)
+            sample = doing("sample", 11, step)
             asked.append((yield from rank.fans_out(shards, "sample", sample, step)))
         yield from rank.gets(asked.popleft())
         yield from rank.does("learn", 14, step)
@@ -538,7 +190,7 @@ def _population(world: World, _: str) -> None:
                 training.append((yield from driver.sends(ended.to, "train", train)))
         yield from driver.does("exploit_and_explore", 0.5, step, works=False)
         order = [trials[number] for number in np.argsort(scores[step])]
-        save, restore = _doing(CHECKPOINT, 2, step, False), _doing(WEIGHTS, 1, step, False)
+        save, restore = doing(CHECKPOINT, 2, step, False), doing(WEIGHTS, 1, step, False)
         restored: list[Call] = []
         for worst, best in zip(order[: max(1, len(order) // 4)], reversed(order), strict=False):
             saved = yield from driver.sends(best, "save", save)
@@ -631,7 +283,7 @@ def _router(world: World, _: str) -> None:
                 else:
                     engine = (yield from router.first(decoding)).to
                 yield from router.does("route", 6 / requests, step)
-                decodes = _doing("decode", 8, step, share=length)
+                decodes = doing("decode", 8, step, share=length)
                 decoding.append((yield from router.sends(engine, "generate", decodes)))
             yield from router.gets(decoding)
 
@@ -715,14 +367,6 @@ def _hierarchy(world: World, _: str) -> None:
     cluster.steps("Rank", one)
 
 
-def _trains(rank: Rank, meeting: Meeting, step: int, share: float = 1.0) -> Program:
-    """A step of data parallel training."""
-    yield from rank.loads(step)
-    yield from rank.does("forward", 8, step, share=share)
-    yield from rank.does("backward", 11, step, share=share)
-    yield from meeting.meets(rank, "all_reduce", 0.6, step)
-
-
 def _evaluation(world: World, _: str) -> None:
     """Evaluation beside training: every fourth step, evaluators are given a snapshot.
 
@@ -735,12 +379,12 @@ def _evaluation(world: World, _: str) -> None:
 
     def one(driver: Rank, step: int) -> Program:
         yield from driver.asks(
-            trainers, "train_step", lambda rank: _trains(rank, meeting, step), step
+            trainers, "train_step", lambda rank: trains(rank, meeting, step), step
         )
         if step % 4 == 3:
             if evaluating:
                 yield from driver.gets(evaluating)
-            copies, predicts = _doing("copy_state", 1, step), _doing("predict", 50, step)
+            copies, predicts = doing("copy_state", 1, step), doing("predict", 50, step)
             snapshot = yield from driver.fans_out(trainers[:1], "snapshot", copies, step)
             evaluating[:] = yield from driver.fans_out(
                 cluster["Evaluator"], "evaluate", predicts, step, snapshot
@@ -760,14 +404,14 @@ def _checkpoint_writers(world: World, _: str) -> None:
     uploading: dict[int, Call] = {}
 
     def one(rank: Rank, step: int) -> Program:
-        yield from _trains(rank, meeting, step)
+        yield from trains(rank, meeting, step)
         yield from rank.does("optimizer", 0.6, step)
         if step % 5 == 2:
             if rank.number in uploading:
                 yield from rank.gets([uploading[rank.number]])
             yield from rank.does("copy_state", 3, step)
             writer = cluster["Writer"][rank.number // 4]
-            uploads = _doing("upload", 16, step)
+            uploads = doing("upload", 16, step)
             uploading[rank.number] = yield from rank.sends(writer, "write", uploads)
 
     cluster.steps("Trainer", one)
@@ -813,13 +457,13 @@ def _many_agents(world: World, _: str) -> None:
 
     def one(driver: Rank, step: int) -> Program:
         def plays(rank: Rank) -> Program:
-            acts = _doing("act", 2 / len(simulators), step)
+            acts = doing("act", 2 / len(simulators), step)
             for _ in range(4):
                 yield from rank.asks(policies, "act", acts, step)
                 yield from rank.does("simulate", 6, step)
 
         yield from driver.asks(simulators, "play", plays, step)
-        yield from driver.asks(policies, "learn", _doing("update", 6, step), step)
+        yield from driver.asks(policies, "learn", doing("update", 6, step), step)
 
     cluster.steps(DRIVER, one)
 
@@ -904,7 +548,7 @@ def _elastic(world: World, _: str) -> None:
             here, meeting = members, Meeting(members)
             yield from driver.asks(here, "reconfigure", copies, step)
         yield from driver.asks(
-            here, "train_step", lambda rank: _trains(rank, meeting, step, share), step
+            here, "train_step", lambda rank: trains(rank, meeting, step, share), step
         )
         yield from driver.does("log_metrics", 0.3, step, works=False)
 
@@ -931,7 +575,7 @@ def _shared_replay(world: World, _: str) -> None:
             yield from rank.gets([(yield from rank.sends(replay, "add", inserts))])
 
     def one(rank: Rank, step: int) -> Program:
-        sample = _doing("sample", 8 / len(trainers), step)
+        sample = doing("sample", 8 / len(trainers), step)
         for _ in range(2 if step == 0 else 1):
             asked[rank.number].append((yield from rank.sends(replay, "sample", sample)))
         yield from rank.within(LOAD, rank.gets([asked[rank.number].popleft()]), "data")
@@ -972,116 +616,110 @@ def _restarts(world: World, _: str) -> None:
     cluster.steps("Rank", one)
 
 
-def _part(ranks: int, of: int) -> int:
-    """A part of a number of ranks, at least two."""
-    return max(2, -(-ranks // of))
-
-
-_topology = functools.partial(Topology, most=64)
 FRESH = {
-    "rlhf": _topology(
-        _rlhf, lambda ranks: {DRIVER: 1, "Actor": ranks, "Critic": _part(ranks, 2),
-                              "Reference": _part(ranks, 2), "Reward": _part(ranks, 4)}, 55,
+    "rlhf": topology(
+        _rlhf, lambda ranks: {DRIVER: 1, "Actor": ranks, "Critic": part(ranks, 2),
+                              "Reference": part(ranks, 2), "Reward": part(ranks, 4)}, 55,
         {"Actor": ("generate", "update"), "Critic": ("values",), "Reference": ("log_prob",),
          "Reward": ("score",)},
-        (*_RANK_KINDS, "imbalance", "serial driver", "between steps", "slow sync"),
+        (*RANK_KINDS, "imbalance", "serial driver", "between steps", "slow sync"),
         hidden=("update",),
         sites={"serial driver": (DRIVER, "compute_advantage"), "slow sync": ("Actor", WEIGHTS)},
     ),
-    "stale rollouts": _topology(
-        _stale_rollouts, lambda ranks: {"Rollout": ranks, "Trainer": _part(ranks, 2)}, 25,
-        {"Rollout": ("generate",), "Trainer": ("forward_backward",)}, (*_RANK_KINDS, "slow sync"),
+    "stale rollouts": topology(
+        _stale_rollouts, lambda ranks: {"Rollout": ranks, "Trainer": part(ranks, 2)}, 25,
+        {"Rollout": ("generate",), "Trainer": ("forward_backward",)}, (*RANK_KINDS, "slow sync"),
     ),
-    "impala": _topology(
-        _impala, lambda ranks: {DRIVER: 1, "EnvRunner": ranks, "Aggregator": _part(ranks, 8),
+    "impala": topology(
+        _impala, lambda ranks: {DRIVER: 1, "EnvRunner": ranks, "Aggregator": part(ranks, 8),
                                 "Learner": 1}, 18,
         {"EnvRunner": ("EnvRunner.sample",), "Aggregator": ("Aggregator.add",)},
-        (*_RANK_KINDS, "slow server", "serial driver", "between steps"),
+        (*RANK_KINDS, "slow server", "serial driver", "between steps"),
         sites={"slow server": ("Learner", "Learner.update"),
                "serial driver": (DRIVER, "collect_metrics")},
     ),
-    "replay shards": _topology(
+    "replay shards": topology(
         _replay_shards, lambda ranks: {"Replay": ranks, "Actor": ranks, "Learner": 1}, 15,
-        {"Replay": ("sample",), "Actor": ("env.step",)}, (*_RANK_KINDS, "slow server"),
+        {"Replay": ("sample",), "Actor": ("env.step",)}, (*RANK_KINDS, "slow server"),
     ),
-    "population": _topology(
+    "population": topology(
         _population, lambda ranks: {DRIVER: 1, "Trial": ranks}, 38,
-        {"Trial": ("Trial.train",)}, (*_RANK_KINDS, "serial driver", "slow sync"),
+        {"Trial": ("Trial.train",)}, (*RANK_KINDS, "serial driver", "slow sync"),
         sites={"serial driver": (DRIVER, "exploit_and_explore"), "slow sync": ("Trial", WEIGHTS)},
     ),
-    "uneven pipeline": _topology(
+    "uneven pipeline": topology(
         _uneven_pipeline, lambda ranks: {"Rank": max(3, min(ranks, 16))}, 160,
         {"Rank": ("forward", "backward")}, ("slow rank", "pauses", "drift", "between steps"),
     ),
-    "experts": _topology(
+    "experts": topology(
         _experts, lambda ranks: {"Rank": 4 * max(1, ranks // 4)}, 38,
-        {"Rank": ("experts", "attention", "backward")}, (*_MEETING_KINDS, "slow sync"),
+        {"Rank": ("experts", "attention", "backward")}, (*MEETING_KINDS, "slow sync"),
         sites={"slow sync": ("Rank", "all_to_all")},
     ),
-    "router": _topology(
+    "router": topology(
         _router, lambda ranks: {DRIVER: 1, "Router": 1, "Engine": ranks}, 47,
-        {"Engine": ("decode",)}, (*_RANK_KINDS, "slow server", "serial driver"),
+        {"Engine": ("decode",)}, (*RANK_KINDS, "slow server", "serial driver"),
         sites={"slow server": ("Router", "route"), "serial driver": (DRIVER, "score_responses")},
     ),
-    "streaming data": _topology(
-        _streaming_data, lambda ranks: {"Mapper": ranks, "Trainer": _part(ranks, 2)}, 22,
+    "streaming data": topology(
+        _streaming_data, lambda ranks: {"Mapper": ranks, "Trainer": part(ranks, 2)}, 22,
         {"Mapper": ("map_batches",), "Trainer": ("forward", "backward")},
-        (*_RANK_KINDS, "checkpoint"), sites={"checkpoint": ("Trainer", CHECKPOINT)}, feeds="Mapper",
+        (*RANK_KINDS, "checkpoint"), sites={"checkpoint": ("Trainer", CHECKPOINT)}, feeds="Mapper",
     ),
-    "federated": _topology(
+    "federated": topology(
         _federated, lambda ranks: {DRIVER: 1, "Client": max(3, ranks)}, 38,
-        {"Client": ("Client.fit",)}, (*_RANK_KINDS, "serial driver", "slow submission"),
+        {"Client": ("Client.fit",)}, (*RANK_KINDS, "serial driver", "slow submission"),
         hidden=("Client.fit",),  # no ledger tells how much data a client has
         sites={"serial driver": (DRIVER, "aggregate")},
     ),
-    "hierarchy": _topology(
+    "hierarchy": topology(
         _hierarchy, lambda ranks: {"Rank": ranks}, 24, {"Rank": ("backward", "forward")},
-        (*_MEETING_KINDS, "slow sync"), sites={"slow sync": ("Rank", "all_reduce_nodes")},
+        (*MEETING_KINDS, "slow sync"), sites={"slow sync": ("Rank", "all_reduce_nodes")},
     ),
-    "evaluation": _topology(
-        _evaluation, lambda ranks: {DRIVER: 1, "Trainer": ranks, "Evaluator": _part(ranks, 4)}, 22,
+    "evaluation": topology(
+        _evaluation, lambda ranks: {DRIVER: 1, "Trainer": ranks, "Evaluator": part(ranks, 4)}, 22,
         {"Trainer": ("backward",), "Evaluator": ("predict",)},
-        (*_RANK_KINDS, "slow loader", "serial driver"),
+        (*RANK_KINDS, "slow loader", "serial driver"),
         sites={"serial driver": (DRIVER, "log_metrics")},
     ),
-    "checkpoint writers": _topology(
+    "checkpoint writers": topology(
         _checkpoint_writers, lambda ranks: {"Trainer": ranks, "Writer": -(-ranks // 4)}, 22,
         {"Trainer": ("forward", "backward")},
-        (*_RANK_KINDS, "imbalance", "late start", "slow loader", "slow server"),
+        (*RANK_KINDS, "imbalance", "late start", "slow loader", "slow server"),
         sites={"slow server": ("Writer", "upload")},
     ),
-    "curriculum": _topology(
+    "curriculum": topology(
         _curriculum, lambda ranks: {DRIVER: 1, "Curriculum": 1, "Worker": ranks}, 43,
-        {"Worker": ("episode",)}, (*_RANK_KINDS, "slow server", "serial driver"),
+        {"Worker": ("episode",)}, (*RANK_KINDS, "slow server", "serial driver"),
         sites={"slow server": ("Curriculum", "choose_task"),
                "serial driver": (DRIVER, "update_policy")},
     ),
-    "many agents": _topology(
+    "many agents": topology(
         _many_agents, lambda ranks: {DRIVER: 1, "Simulator": ranks, "Policy": min(4, ranks)}, 38,
-        {"Simulator": ("simulate",), "Policy": ("act", "update")}, (*_RANK_KINDS, "imbalance"),
+        {"Simulator": ("simulate",), "Policy": ("act", "update")}, (*RANK_KINDS, "imbalance"),
     ),
-    "speculative": _topology(
+    "speculative": topology(
         _speculative, lambda ranks: {DRIVER: 1, "Draft": ranks, "Target": ranks}, 58,
-        {"Draft": ("propose",), "Target": ("verify",)}, (*_RANK_KINDS, "serial driver"),
+        {"Draft": ("propose",), "Target": ("verify",)}, (*RANK_KINDS, "serial driver"),
         lacks="messages over sockets", sites={"serial driver": (DRIVER, "score_responses")},
     ),
-    "controllers": _topology(
-        _controllers, lambda ranks: {DRIVER: 1, "Controller": _part(ranks, 4), "Worker": ranks}, 25,
+    "controllers": topology(
+        _controllers, lambda ranks: {DRIVER: 1, "Controller": part(ranks, 4), "Worker": ranks}, 25,
         {"Worker": ("Worker.rollout",), "Controller": ("merge",)},
-        (*_RANK_KINDS, "serial driver", "between steps"), sites={"serial driver": (DRIVER, "plan")},
+        (*RANK_KINDS, "serial driver", "between steps"), sites={"serial driver": (DRIVER, "plan")},
     ),
-    "elastic": _topology(
+    "elastic": topology(
         _elastic, lambda ranks: {DRIVER: 1, "Worker": ranks}, 28,
         {"Worker": ("backward", "forward")},
-        (*_RANK_KINDS, "imbalance", "slow loader", "slow submission"),
+        (*RANK_KINDS, "imbalance", "slow loader", "slow submission"),
     ),
-    "shared replay": _topology(
+    "shared replay": topology(
         _shared_replay, lambda ranks: {"Trainer": max(4, 2 * (ranks // 2)),
-                                       "Collector": _part(ranks, 2), "Replay": 1}, 21,
+                                       "Collector": part(ranks, 2), "Replay": 1}, 21,
         {"Trainer": ("backward", "forward"), "Collector": ("env.step",)},
-        (*_RANK_KINDS, "slow server"), sites={"slow server": ("Replay", "sample")},
+        (*RANK_KINDS, "slow server"), sites={"slow server": ("Replay", "sample")},
     ),
-    "restarts": _topology(
+    "restarts": topology(
         _restarts, lambda ranks: {"Rank": ranks}, 1550, {"Rank": ("backward", "forward")}, (),
     ),
 }  # fmt: skip

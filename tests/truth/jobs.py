@@ -14,12 +14,14 @@ import numpy as np
 from truth.causes import BETWEEN, OF_SAMPLES, PASSING, START, SUBMIT, UNEVEN, Accusation, Cause
 from truth.fresh import FRESH
 from truth.rollouts import LENGTH, ROLLOUTS
+from truth.second import SECOND
 from truth.topologies import CHECKPOINT, LOAD, LOG, SYNC, TOPOLOGIES, Topology, shape_of
 from truth.world import DISTRIBUTIONS, DRIVER, NOISES, Machine, Recorder, World
 
 SUITES = {
     "usual": TOPOLOGIES,
     "fresh": FRESH,
+    "second": SECOND,
     "samples": ROLLOUTS,
     "parts": {
         name: attrs.evolve(about, kinds=(PASSING,))
@@ -27,8 +29,8 @@ SUITES = {
         if "slow rank" in about.kinds
     },
 }
-"""Kinds of jobs. `explain` was not tuned for the fresh ones; in ``samples``, samples are noted; in
-``parts``, a rank is slow in one part of the run."""
+"""Kinds of jobs. `explain` was not tuned for those of ``fresh`` and ``second``; in ``samples``,
+samples are noted; in ``parts``, a rank is slow in one part of the run."""
 MATTERS = 0.05
 """Share of the loop that a cause saves, from which it is to be named."""
 RECORDS = ("full", "no keys", "waits as work")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truth.causes import normal, uniform
-from truth.fresh import Cluster, Meeting, Moment, Program, Rank
+from truth.processes import Cluster, Meeting, Moment, Program, Rank
 from truth.topologies import WEIGHTS, Topology
 from truth.world import DRIVER, World
 

@@ -1097,7 +1097,8 @@ def _longest_first(record: Record, group: str, place: int) -> float | None:
     they must (Graham, 1969: bounds on multiprocessing timing anomalies).
 
     Returns:
-        ``None`` if the ranks get about one call each, or do something else between them.
+        ``None`` if the ranks get about one call each, do something else between them, mostly wait
+        in them, or others go on with each result at once.
     """
     run = record.run
     ranks = list(comparable.members(run, group).values())
@@ -1127,6 +1128,13 @@ def _longest_first(record: Record, group: str, place: int) -> float | None:
                     first[step], last[step] = min(first[step], start), max(last[step], end)
     calls = sum(map(len, lengths.values()))
     if calls < 2 * len(ranks) * len(begins) or idle > _BETWEEN * sum(map(sum, lengths.values())):
+        return None
+    on_path = sum(
+        float(share.mean()) * record.mean
+        for (_, other, _), share in record.shares.items()
+        if other == place
+    )
+    if on_path < float((last - first).clip(0).mean()) / 2:
         return None
     saved = 0.0
     for step, of_step in lengths.items():
@@ -1744,7 +1752,9 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         rows = run.sums_between(process, *record.gaps)
         own = np.where(run.waiting_places[rows["place"]], 0.0, rows["own"])
         np.add.at(sums[process.number], rows["place"], own)
-    number = int(sums.max(axis=1).argmax()) if run.driver is None else run.driver
+    number = run.driver
+    if number is None:  # who has no steps may go on working
+        number = max(run.edges, key=lambda number: float(sums[number].max()))
     process, place = run.processes[number], int(sums[number].argmax())
     works = sums[number, place] >= 0.5 * total
     others_work = bool((np.delete(sums.sum(axis=1), number) >= 0.5 * total).any())

@@ -112,8 +112,7 @@ class Occasions:
         rows, processes, places, own = _worked(record)
         self._worked = rows, processes, places, own
         self.rare = self._rare()
-        """Occasions in at most half of the steps, or on at most half of the ranks of a group, such
-        as a checkpoint."""
+        """Occasions in at most half of the steps, or on few ranks, such as a checkpoint."""
         self.pauses = self._paused()
         """Pauses, the most expensive first."""
 
@@ -150,7 +149,10 @@ class Occasions:
         return occasions
 
     def _of_few(self) -> NDArray[np.bool_]:
-        """The places that at most half of the ranks of a group enter while all the others wait."""
+        """The places that few ranks of a group enter while all the others wait.
+
+        More ranks than one of four have a part of the job, and do nothing for the others.
+        """
         record, (_, processes, places, _) = self._record, self._worked
         run, size = record.run, len(record.run.processes)
         codes, steps = np.unique(places * size + processes, return_counts=True)
@@ -164,7 +166,8 @@ class Occasions:
             mine = np.isin(codes % size, numbers)
             counts = np.bincount(codes[mine] // size, minlength=len(few))
             work = run.work(group)[record.usual]
-            for place in np.flatnonzero((counts > 0) & (2 * counts <= len(group))).tolist():
+            few_ranks = (counts > 0) & (counts <= max(1, len(group) // 4))
+            for place in np.flatnonzero(few_ranks).tolist():
                 has = np.isin(numbers, codes[mine & (codes // size == place)] % size)
                 gain = (work[:, has].max(axis=1) - work[:, ~has].max(axis=1)).clip(0).mean()
                 few[place] = gain >= comparable.LEAST_SHARE * record.mean
