@@ -444,10 +444,6 @@ def test_a_fresh_job_is_answered_with_what_it_is_worth(number: int, whom: str) -
                      id="a-node-and-one-rank-of-another"),
         pytest.param("usual", 10021, 31, "pauses: Stage-0 in work",
                      id="a-pause-that-the-other-stages-partly-caught-up"),
-        pytest.param("fresh", 10022, 74, "rank: Worker-0 in Worker.rollout",
-                     id="likely-where-nothing-is-certain"),
-        pytest.param("parts", 10043, 44, "drift: Trainer-36 in backward",
-                     id="likely-in-a-part-of-few-steps"),
         pytest.param("fresh", 10022, 53, "pauses: Rank-14 in forward",
                      id="a-pause-that-costs-more-than-what-one-rank-does"),
         pytest.param("second", 10101, 93, "node: node-1 in backward",
@@ -572,17 +568,3 @@ def test_doubling_all_times_changes_no_share(number: int) -> None:
         for scale in (1, 2)
     ]  # fmt: skip
     assert shares[0] == shares[1]
-
-
-def test_a_likely_straggler_is_a_hint_that_says_how_likely_chance_is() -> None:
-    """Where none is certain."""
-    (finding,) = explained(drawn(10043, 44, suite="parts"))["findings"]
-    assert ("hint", "chance") == (finding["grade"], finding["doubt"])
-    assert "Not certain: chance alone would do that in one of 40 runs." in finding["says"]
-
-
-def test_a_likely_straggler_that_saves_less_than_7_percent_is_not_reported() -> None:
-    """Of two likely ones, replays save 7.5 and 2.6 %."""
-    findings = explained(drawn(10043, 116, suite="parts"))["findings"]
-    slow = [finding["workers"] for finding in findings if finding["cause"] == "rank"]
-    assert [["Trainer-2"]] == slow

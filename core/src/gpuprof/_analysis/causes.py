@@ -20,7 +20,7 @@ from typing import Any, Literal
 import attrs
 import numpy as np
 
-from gpuprof._analysis import arrivals, comparable, odds, stragglers
+from gpuprof._analysis import arrivals, comparable, stragglers
 from gpuprof._analysis.loop import BETWEEN_STEPS, EXPLAINED, NAMES, Loop
 from gpuprof._analysis.occasions import Occasion, Occasions
 from gpuprof._analysis.path import CALLS, Call, Clocks, Factors, Kind
@@ -70,7 +70,7 @@ _STOPS: tuple[Name, ...] = ("garbage collection", "processor", "interpreter")
 Grade = Literal["named", "hint"]
 Doubt = Literal[
     "", "profiled", "node", "half", "starved", "outside", "busy", "several", "part", "tokens",
-    "path", "small", "others", "uneven", "chance",
+    "path", "small", "others", "uneven",
 ]  # fmt: skip
 """Why a finding is only a hint; empty if it is named, or of a kind that is always a hint."""
 Unknown = Literal["", "untimed", "unexplained", "clocks"]
@@ -247,8 +247,7 @@ class Facts:
             scope; ``busy``: the machine is; ``several``: so are the servers; ``part``: what counts
             as a step may be a part of one; ``tokens``: they hardly tell how long samples take;
             ``path``: nothing tells who waits for whom; ``small``: it saves less than 7 % of the
-            run; ``uneven``: it saves hardly anything in one half of the run; ``chance``: its
-            p-value is between 0.01 and 0.05.
+            run; ``uneven``: it saves hardly anything in one half of the run.
         inside: the scope in which most of the time between steps is spent.
         scopes: in how many scopes it is, of what several do.
         itself: whether the workers load their data themselves, with no other process.
@@ -855,12 +854,8 @@ def _may_not_matter(record: Record, straggler: Straggler) -> bool:
 
 
 def _needs_replay(record: Record, straggler: Straggler) -> bool:
-    """Whether a straggler counts only if a replay saves much.
-
-    Chance may explain it, or others take about as long in each step.
-    """
-    costs_little = straggler.kind == "rank" and straggler.gain < _LEAST_SHARE * record.mean
-    return costs_little or straggler.probability >= odds.CERTAIN
+    """Whether a straggler counts only if a replay saves much: others take about as long."""
+    return straggler.kind == "rank" and straggler.gain < _LEAST_SHARE * record.mean
 
 
 def slow(kind: stragglers.Kind) -> Callable[[Record, Sequence[Finding]], Iterator[Suspect]]:
@@ -915,7 +910,6 @@ def _slow(record: Record, straggler: Straggler, cause: Name) -> Suspect:
     if ranks_in_all == 2:
         is_half &= straggler.ratio < _OF_TWO
     doubts: Mapping[Doubt, bool] = {
-        "chance": straggler.probability >= odds.CERTAIN,
         "profiled": _is_alone_profiled(record, straggler),
         "node": straggler.alone,
         "half": is_half,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-CERTAIN, LIKELY = 0.01, 0.05
-"""Corrected p-values below which a finding is reported, or only hinted at."""
+CERTAIN = 0.01
+"""The corrected p-value below which a finding is reported."""
 LEAST_STEPS = 8
 """Steps below which nothing tells chance from a cause."""
 _FAR_APART = 2.0

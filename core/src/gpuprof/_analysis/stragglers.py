@@ -212,16 +212,13 @@ def find(run: Run) -> list[Straggler]:
         for suspicion in _of_group(run, group, usual, least, call_times)
     ]
     probabilities = odds.holm([suspicion.probability for suspicion in suspicions])
-    suspicions = [
+    significant = [
         attrs.evolve(suspicion, probability=probability)
         for suspicion, probability in zip(suspicions, probabilities, strict=True)
+        if probability < odds.CERTAIN
     ]
-    for threshold in (odds.CERTAIN, odds.LIKELY):  # likely stragglers only if none is certain
-        significant = [one for one in suspicions if one.probability < threshold]
-        candidates = [one for one in significant if _costs(one, significant) >= least]
-        if candidates:
-            return _settled(run, candidates, usual)
-    return []
+    candidates = [one for one in significant if _costs(one, significant) >= least]
+    return _settled(run, candidates, usual)
 
 
 def _costs(suspicion: Straggler, others: Iterable[Straggler]) -> float:

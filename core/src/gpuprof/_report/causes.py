@@ -138,7 +138,6 @@ def _doubt(finding: Finding) -> str:
         "small": "a saving below 7 % may be chance",
         "others": "other ranks pause as well, and chance may decide which one pauses longest",
         "uneven": "it costs hardly anything in one half of the run",
-        "chance": f"chance alone would do that in one of {1 / (finding.probability or 1):.0f} runs",
     }
     # a strict period is not chance; an imbalance says itself what else it may be
     is_periodic = facts.every is not None and facts.doubt in ("small", "uneven")
