@@ -448,6 +448,8 @@ def test_a_fresh_job_is_answered_with_what_it_is_worth(number: int, whom: str) -
                      id="a-pause-that-costs-more-than-what-one-rank-does"),
         pytest.param("second", 10101, 93, "node: node-1 in backward",
                      id="what-half-of-the-ranks-do-is-their-part"),
+        pytest.param("second", 10101, 14, "between steps: Rank in (between steps)",
+                     id="steps-of-ranks-that-do-not-meet-overlap"),
         pytest.param("second", 10102, 70, "between steps: Sampler in (between steps)",
                      id="others-work-on-between-steps"),
     ],

@@ -21,7 +21,7 @@ import attrs
 import numpy as np
 
 from gpuprof._analysis import arrivals, comparable, stragglers
-from gpuprof._analysis.loop import BETWEEN_STEPS, EXPLAINED, NAMES, Loop
+from gpuprof._analysis.loop import BETWEEN_STEPS, EXPLAINED, NAMES, Loop, gaps
 from gpuprof._analysis.occasions import Occasion, Occasions
 from gpuprof._analysis.path import CALLS, Call, Clocks, Factors, Kind
 from gpuprof._analysis.run import OUTSIDE, Floats, Process, Run, of_ranks, rows_of, waited
@@ -1740,6 +1740,7 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     run, count = record.run, len(record.gaps[0])
     total = float((record.gaps[1] - record.gaps[0]).sum())
     if total < _LEAST_SHARE * record.loop:  # steps in which a rank was killed lie between, too
+        yield from _between_own_steps(record)
         return
     sums = np.zeros((len(run.processes), len(run.places) + 1))
     for process in run.processes:
@@ -1778,6 +1779,28 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         return
     saves = None if activities else finding.saves
     yield Suspect(finding=finding, activities=activities, saves=saves)
+
+
+def _between_own_steps(record: Record) -> Iterator[Suspect]:
+    """The same of ranks that do not wait for each other, so that the steps of all overlap."""
+    run = record.run
+    own = [gaps(run, run.processes[number]) for number in run.edges]
+    each = float(np.median([(ends - starts).sum() for starts, ends in own])) if own else 0.0
+    if each >= _LEAST_SHARE * record.loop and not record.is_blind:
+        first, count = run.processes[next(iter(run.edges))], len(record.gaps[0])
+        finding = _finding(
+            record,
+            each,
+            a_step=count,
+            cause="between steps",
+            worker=first.name,
+            workers=[],
+            group=first.group,
+            scope=BETWEEN_STEPS,
+            steps=count,
+            of=count,
+        )
+        yield Suspect(finding=finding, activities=[(number, OUTSIDE) for number in run.edges])
 
 
 def only_few(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:

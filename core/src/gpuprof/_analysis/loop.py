@@ -10,10 +10,9 @@ import functools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gpuprof._analysis.path import Clocks, Factors, Graph, Kind, Stretch, Window
-from gpuprof._analysis.run import OUTSIDE, Floats, Run
+from gpuprof._analysis.run import OUTSIDE, Floats, Integers, Process, Run
 from gpuprof._analysis.stragglers import ALL, BEFORE
 
 NAMES = {
@@ -47,7 +46,7 @@ class Loop:
         self.durations = np.array([run.steps[step].duration for step in self.usual], float)
         self.median = float(np.median(self.durations))
         self.mean = float(self.durations.mean())
-        self.gaps = _gaps(run)
+        self.gaps = gaps(run)
         in_a_row = np.split(self.usual, np.flatnonzero(np.diff(self.usual) != 1) + 1)
         rows: list[Window] = [(int(row[0]), int(row[-1])) for row in in_a_row]
         # steps of ranks that do not wait for each other overlap
@@ -115,8 +114,8 @@ class Loop:
 
     def before_steps(self, number: int, place: int) -> Floats:
         """The share of a process's time at a place, by step, that lies between it and the last."""
-        run, (starts, ends) = self.run, self.gaps
-        process = run.processes[number]
+        run, process = self.run, self.run.processes[number]
+        starts, ends = gaps(run, process)
         rows = run.sums_between(process, starts, ends)
         at_place = rows["place"] == place if place != OUTSIDE else np.ones(len(rows), bool)
         between = np.bincount(rows["step"][at_place], rows["own"][at_place], len(starts))
@@ -155,18 +154,27 @@ class Loop:
         return first, saves - first
 
 
-def _gaps(run: Run) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The starts and ends of the gaps between adjacent steps that both count."""
+def gaps(run: Run, process: Process | None = None) -> tuple[Integers, Integers]:
+    """The starts and ends of the gaps between adjacent steps that both count.
+
+    Args:
+        process: whose steps they are; ``None`` for those of all.
+    """
     before = _followed(run)
-    starts = np.array([run.steps[position].end for position in before], np.int64)
-    ends = np.array([run.steps[position + 1].start for position in before], np.int64)
+    if process is None or process.number not in run.edges:
+        starts = np.array([run.steps[position].end for position in before], np.int64)
+        ends = np.array([run.steps[position + 1].start for position in before], np.int64)
+    else:
+        begun, ended = run.edges[process.number]
+        starts, ends = ended[before], begun[before + 1]
+        starts = np.maximum.accumulate(np.where(starts > 0, starts, ends))  # 0: it did not mark it
     return starts, np.maximum(starts, ends)
 
 
-def _followed(run: Run) -> NDArray[np.int64]:
+def _followed(run: Run) -> Integers:
     """The positions of the steps that count and are followed by another one that does."""
     usual = np.array(run.usual, np.int64)
-    followed: NDArray[np.int64] = usual[:-1][np.diff(usual) == 1]
+    followed: Integers = usual[:-1][np.diff(usual) == 1]
     return followed
 
 
