@@ -1740,7 +1740,6 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     run, count = record.run, len(record.gaps[0])
     total = float((record.gaps[1] - record.gaps[0]).sum())
     if total < _LEAST_SHARE * record.loop:  # steps in which a rank was killed lie between, too
-        yield from _between_own_steps(record)
         return
     sums = np.zeros((len(run.processes), len(run.places) + 1))
     for process in run.processes:
@@ -1748,8 +1747,8 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
         own = np.where(run.waiting_places[rows["place"]], 0.0, rows["own"])
         np.add.at(sums[process.number], rows["place"], own)
     number = run.driver
-    if number is None:  # who has no steps may go on working
-        number = max(run.edges, key=lambda number: float(sums[number].max()))
+    if number is None:  # whoever marks no steps may go on working
+        number = max(run.edges, key=lambda rank: float(sums[rank].max()))
     process, place = run.processes[number], int(sums[number].argmax())
     works = sums[number, place] >= 0.5 * total
     others_work = bool((np.delete(sums.sum(axis=1), number) >= 0.5 * total).any())
@@ -1781,26 +1780,32 @@ def between_steps(record: Record, _: Sequence[Finding]) -> Iterator[Suspect]:
     yield Suspect(finding=finding, activities=activities, saves=saves)
 
 
-def _between_own_steps(record: Record) -> Iterator[Suspect]:
-    """The same of ranks that do not wait for each other, so that the steps of all overlap."""
+def between_own_steps(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
+    """The time between the steps of each rank, where ranks do not wait for each other.
+
+    The steps of all overlap then, so that hardly anything lies between them.
+    """
     run = record.run
+    if not run.edges or any(finding.cause == "between steps" for finding in findings):
+        return
     own = [gaps(run, run.processes[number]) for number in run.edges]
-    each = float(np.median([(ends - starts).sum() for starts, ends in own])) if own else 0.0
-    if each >= _LEAST_SHARE * record.loop and not record.is_blind:
-        first, count = run.processes[next(iter(run.edges))], len(record.gaps[0])
-        finding = _finding(
-            record,
-            each,
-            a_step=count,
-            cause="between steps",
-            worker=first.name,
-            workers=[],
-            group=first.group,
-            scope=BETWEEN_STEPS,
-            steps=count,
-            of=count,
-        )
-        yield Suspect(finding=finding, activities=[(number, OUTSIDE) for number in run.edges])
+    total = float(np.median([(ends - starts).sum() for starts, ends in own]))
+    if total < _LEAST_SHARE * record.loop:
+        return
+    first, count = run.processes[next(iter(run.edges))], len(record.gaps[0])
+    finding = _finding(
+        record,
+        total,
+        a_step=count,
+        cause="between steps",
+        worker=first.name,
+        workers=[],
+        group=first.group,
+        scope=BETWEEN_STEPS,
+        steps=count,
+        of=count,
+    )
+    yield Suspect(finding=finding, activities=[(number, OUTSIDE) for number in run.edges])
 
 
 def only_few(record: Record, findings: Sequence[Finding]) -> Iterator[Suspect]:
@@ -1953,6 +1958,7 @@ CAUSES: Sequence[Cause] = (
     Cause(limited, half, _LEAST_SHARE, "lasting"),
     Cause(by_turns, groups_mean, _LEAST_SHARE, "hint"),
     Cause(between_steps, in_steps, 0.05, "named", blind=True),
+    Cause(between_own_steps, in_steps, 0.05, "lasting"),
     Cause(only_few, nothing, _LARGE, "hint"),
     Cause(now_and_then, usual, _LEAST_SHARE, "large", blind=True),
     Cause(pauses, usual, _LEAST_SHARE, "large", blind=True),
